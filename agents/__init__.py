@@ -1,0 +1,1 @@
+"""Who decides: baselines, PPO, evaluation, the policy bundle and the MLflow registry."""

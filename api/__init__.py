@@ -1,0 +1,1 @@
+"""How people and programs see it: the command line."""

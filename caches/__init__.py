@@ -1,0 +1,1 @@
+"""The thing being tuned: knobs, statistics, the shadow cache (exact replay) and the in-process live cache."""

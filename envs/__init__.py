@@ -1,0 +1,1 @@
+"""Control as a Gymnasium problem: interval, observation, reward, serving model, replay environments."""

@@ -1,0 +1,1 @@
+"""What arrives: readers for real traces, synthetic and composed workloads, workload analysis."""

@@ -1,0 +1,1 @@
+"""What is allowed to happen: the settings of a Setpoint installation."""
