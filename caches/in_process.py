@@ -1,0 +1,157 @@
+"""A live in-process cache: least recently used by bytes, with a lifetime. Plain Python, one owner, no locks.
+
+The rules, which the shadow cache keeps to the letter (tests/contracts holds both to them):
+- an entry whose age has reached `ttl_seconds` is gone, before anything else happens at that time. Age runs from the
+  write, or from the last touch, as `expiry` says;
+- a change of `ttl_seconds` governs entries already written: a shorter one removes at once what is too old, a longer
+  one extends what is still here;
+- an entry may carry a lifetime of its own, which can only shorten: it is checked when the entry is looked up;
+- an entry keeps the size that it was written with until it is written again;
+- a response larger than the whole cache is refused and nothing is evicted for it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from caches.errors import InputError
+from caches.stats import CacheStats, Expiry
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+@dataclass
+class Entry(Generic[V]):
+    value: V
+    size_bytes: int
+    written_seconds: float
+    touched_seconds: float
+    ttl_seconds: float | None
+
+
+class InProcessCache(Generic[K, V]):
+    """`now_seconds` comes from the caller and never goes back."""
+
+    def __init__(self, capacity_bytes: int, ttl_seconds: float, expiry: Expiry = Expiry.SINCE_WRITE) -> None:
+        _check(capacity_bytes, ttl_seconds)
+        self.capacity_bytes, self.ttl_seconds, self.expiry = capacity_bytes, ttl_seconds, expiry
+        self._by_touch: OrderedDict[K, Entry[V]] = OrderedDict()
+        self._by_write: OrderedDict[K, Entry[V]] = OrderedDict()
+        self._stats = CacheStats()
+        self._used_bytes = 0
+
+    def get(self, key: K, now_seconds: float, size_bytes: int | None = None) -> V | None:
+        """The value, or None on a miss. Touches the entry and counts a hit or a miss.
+
+        size_bytes is the size of the response where the caller knows it before a miss; it only counts bytes.
+        """
+        self._sweep(now_seconds)
+        entry = self._by_touch.get(key)
+        if entry is not None and self._own_lifetime_over(entry, now_seconds):
+            self._remove(key, "expirations")
+            entry = None
+        if entry is None:
+            self._count(misses=1, miss_bytes=size_bytes or 0)
+            return None
+        entry.touched_seconds = now_seconds
+        self._by_touch.move_to_end(key)
+        self._count(hits=1, hit_bytes=entry.size_bytes)
+        return entry.value
+
+    def put(self, key: K, value: V, size_bytes: int, now_seconds: float, ttl_seconds: float | None = None) -> bool:
+        """Stores after a miss or over what is there; returns whether it was taken (False: larger than the cache)."""
+        self._sweep(now_seconds)
+        if key in self._by_touch:
+            self._remove(key, None)
+        if size_bytes > self.capacity_bytes:
+            self._count(refusals=1)
+            return False
+        entry = Entry(value, size_bytes, now_seconds, now_seconds, ttl_seconds)
+        self._by_touch[key] = self._by_write[key] = entry
+        self._used_bytes += size_bytes
+        self._make_room()
+        return True
+
+    def write(self, key: K, value: V, size_bytes: int, now_seconds: float, ttl_seconds: float | None = None) -> bool:
+        """`put` on the client's own behalf rather than after a miss; counted as a write."""
+        self._count(writes=1)
+        return self.put(key, value, size_bytes, now_seconds, ttl_seconds)
+
+    def delete(self, key: K, now_seconds: float) -> bool:
+        """Removes an entry; returns whether there was one."""
+        self._sweep(now_seconds)
+        self._count(deletes=1)
+        if key not in self._by_touch:
+            return False
+        self._remove(key, None)
+        return True
+
+    def could_miss(self, key: K, now_seconds: float, until_seconds: float) -> bool:
+        """Whether the entry is absent, or too old at `until_seconds` if nothing renews it. Touches nothing."""
+        self._sweep(now_seconds)
+        entry = self._by_touch.get(key)
+        if entry is None:
+            return True
+        lifetime = self.ttl_seconds if entry.ttl_seconds is None else min(self.ttl_seconds, entry.ttl_seconds)
+        return until_seconds - self._born(entry) >= lifetime
+
+    def warm(self, key: K, value: V, size_bytes: int, now_seconds: float) -> bool:
+        """Stores ahead of any request; counted as a warm-up when taken."""
+        taken = self.put(key, value, size_bytes, now_seconds)
+        if taken:
+            self._count(warmups=1)
+        return taken
+
+    def apply(self, capacity_bytes: int, ttl_seconds: float, now_seconds: float) -> None:
+        """Changes both settings now: removes what is too old under the new lifetime, then what does not fit."""
+        _check(capacity_bytes, ttl_seconds)
+        self.capacity_bytes, self.ttl_seconds = capacity_bytes, ttl_seconds
+        self._sweep(now_seconds)
+        self._make_room()
+
+    def stats(self) -> CacheStats:
+        return replace(self._stats, entries=len(self._by_touch), used_bytes=self._used_bytes)
+
+    def resident(self) -> set[K]:
+        """Keys held after the last call; nothing is removed for age here."""
+        return set(self._by_touch)
+
+    def _born(self, entry: Entry[V]) -> float:
+        return entry.written_seconds if self.expiry is Expiry.SINCE_WRITE else entry.touched_seconds
+
+    def _own_lifetime_over(self, entry: Entry[V], now_seconds: float) -> bool:
+        return entry.ttl_seconds is not None and now_seconds - self._born(entry) >= entry.ttl_seconds
+
+    def _sweep(self, now_seconds: float) -> None:
+        order = self._by_write if self.expiry is Expiry.SINCE_WRITE else self._by_touch
+        while order:
+            key, entry = next(iter(order.items()))
+            if now_seconds - self._born(entry) < self.ttl_seconds:
+                return
+            self._remove(key, "expirations")
+
+    def _make_room(self) -> None:
+        while self._used_bytes > self.capacity_bytes:
+            self._remove(next(iter(self._by_touch)), "evictions")
+
+    def _remove(self, key: K, counted_as: str | None) -> None:
+        entry = self._by_touch.pop(key)
+        del self._by_write[key]
+        self._used_bytes -= entry.size_bytes
+        if counted_as is not None:
+            self._count(**{counted_as: 1})
+
+    def _count(self, **increments: int) -> None:
+        changed = {name: getattr(self._stats, name) + by for name, by in increments.items()}
+        self._stats = replace(self._stats, **changed)
+
+
+def _check(capacity_bytes: int, ttl_seconds: float) -> None:
+    if capacity_bytes < 0:
+        raise InputError(f"capacity_bytes: got {capacity_bytes}, expected 0 or more")
+    if not ttl_seconds > 0:
+        raise InputError(f"ttl_seconds: got {ttl_seconds}, expected above 0")

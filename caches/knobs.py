@@ -1,0 +1,134 @@
+"""Knobs: what can be tuned, in which range, and how far one control interval may move it.
+
+A position is a knob's place in its range as a number in [0, 1], linear or logarithmic in the value. Limits
+(range and largest step) hold here, by construction, so they bind in training exactly as they do live.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caches.errors import InputError
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class KnobSettings:
+    """A full assignment of all knobs. Partial assignments do not exist.
+
+    cache_size: capacity in bytes. ttl_seconds: lifetime of an entry. warmup_ratio: share, in [0, 1], of the
+    ranked warm-up candidates that are fetched ahead at the start of a control interval.
+    """
+
+    cache_size: float
+    ttl_seconds: float
+    warmup_ratio: float
+
+    def __post_init__(self) -> None:
+        for name in KNOB_NAMES:
+            if not math.isfinite(getattr(self, name)):
+                raise InputError(f"{name}: got {getattr(self, name)!r}, expected a finite number")
+
+    def as_array(self) -> FloatArray:
+        """Shape (3,), in the order of KNOB_NAMES."""
+        return np.array([self.cache_size, self.ttl_seconds, self.warmup_ratio])
+
+    @staticmethod
+    def from_array(values: FloatArray) -> KnobSettings:
+        """From shape (3,), in the order of KNOB_NAMES."""
+        return KnobSettings(*(float(value) for value in values))
+
+
+KNOB_NAMES = ("cache_size", "ttl_seconds", "warmup_ratio")
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One tunable. `max_step` is the largest change per control interval, as a share of the range."""
+
+    name: str
+    unit: str
+    low: float
+    high: float
+    default: float
+    max_step: float
+    scale: Literal["log", "linear"]
+
+    def __post_init__(self) -> None:
+        if self.scale == "log" and self.low <= 0:
+            raise InputError(f"{self.name}.low: got {self.low}, expected above 0 on a log scale")
+        if not self.low < self.high:
+            raise InputError(f"{self.name}: got range {self.low} to {self.high}, expected low < high")
+        if not self.low <= self.default <= self.high:
+            raise InputError(f"{self.name}.default: got {self.default}, expected within {self.low} to {self.high}")
+        if not 0 < self.max_step <= 1:
+            raise InputError(f"{self.name}.max_step: got {self.max_step}, expected in (0, 1]")
+
+    def position(self, value: float) -> float:
+        """Value to position in [0, 1]; values outside the range are clamped to it."""
+        value = min(max(value, self.low), self.high)
+        if self.scale == "log":
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def value(self, position: float) -> float:
+        """Position to value; positions outside [0, 1] are clamped to it. The ends are exact."""
+        if position <= 0:
+            return self.low
+        if position >= 1:
+            return self.high
+        if self.scale == "log":
+            return float(self.low * (self.high / self.low) ** position)
+        return self.low + position * (self.high - self.low)
+
+
+@dataclass(frozen=True)
+class KnobSpace:
+    """The knobs of one cache, in the order of KNOB_NAMES."""
+
+    cache_size: Knob
+    ttl_seconds: Knob
+    warmup_ratio: Knob
+
+    def __post_init__(self) -> None:
+        for name in KNOB_NAMES:
+            if getattr(self, name).name != name:
+                raise InputError(f"knob space: got {getattr(self, name).name!r} in place of {name!r}")
+
+    @property
+    def knobs(self) -> tuple[Knob, Knob, Knob]:
+        return self.cache_size, self.ttl_seconds, self.warmup_ratio
+
+    @property
+    def max_steps(self) -> FloatArray:
+        """Shape (3,): largest change of position per control interval."""
+        return np.array([knob.max_step for knob in self.knobs])
+
+    def default(self) -> KnobSettings:
+        return KnobSettings(*(knob.default for knob in self.knobs))
+
+    def positions(self, settings: KnobSettings) -> FloatArray:
+        """Shape (3,), each in [0, 1]."""
+        values = settings.as_array()
+        return np.array([knob.position(value) for knob, value in zip(self.knobs, values, strict=True)])
+
+    def settings(self, positions: FloatArray) -> KnobSettings:
+        """Inverse of `positions`; clamps to the range."""
+        return KnobSettings(*(float(knob.value(float(p))) for knob, p in zip(self.knobs, positions, strict=True)))
+
+    def decide(self, action: FloatArray, reference: KnobSettings, current: KnobSettings) -> KnobSettings:
+        """What an action asks for, after the limits.
+
+        action: shape (3,) in [-1, 1]; the wished position is the reference's plus the action. The result
+        moves from `current` towards the wish by at most each knob's largest step and stays in range.
+        """
+        here = self.positions(current)
+        wish = np.clip(self.positions(reference) + np.asarray(action, dtype=np.float64), 0.0, 1.0)
+        step = np.clip(wish - here, -self.max_steps, self.max_steps)
+        return self.settings(here + step)
