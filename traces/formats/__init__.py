@@ -1,0 +1,1 @@
+"""One file per trace format; traces/catalog.py has the list."""
