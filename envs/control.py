@@ -1,0 +1,139 @@
+"""Control of many caches over one world, step by step: what the Gymnasium environments, SB3 and evaluation share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caches.errors import InputError
+from caches.knobs import KnobSettings
+from envs import lanes as lane_kernels
+from envs import traffic as traffic_columns
+from envs.interval import STATS, total_usd
+from envs.observation import SIZE, ObservationScale, encode, measured, whatif_table
+from envs.reward import REWARD_GAIN, reward
+from envs.world import Checkpoint, Reference, World
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Where episodes run: starts at any of `starts` (marked intervals of the reference), each `horizon` steps long."""
+
+    starts: tuple[int, ...]
+    horizon: int
+
+    @staticmethod
+    def over(part: range, horizon: int, count: int) -> Episodes:
+        """At most `count` equally spaced starts such that every episode stays inside `part`."""
+        horizon = min(horizon, len(part))
+        last = part.stop - horizon
+        starts = np.unique(np.linspace(part.start, last, min(count, last - part.start + 1)).astype(int))
+        return Episodes(tuple(int(start) for start in starts), horizon)
+
+
+def observation_scale(world: World, reference: Reference, training: range) -> ObservationScale:
+    """Means over training traffic only. InputError when nothing was requested in it."""
+    traffic = world.traffic[training.start : training.stop]
+    requests = traffic[:, traffic_columns.REQUESTS]
+    if not requests.sum():
+        raise InputError("training traffic: got no requests, expected some")
+
+    def mean(name: int) -> float:
+        return float(np.nanmean(traffic[:, name]))
+
+    seconds = world.problem.interval_seconds
+    return ObservationScale(
+        interval_seconds=seconds,
+        requests_per_second=float(requests.mean()) / seconds,
+        entropy_bits=mean(traffic_columns.ENTROPY),
+        prompt_tokens=mean(traffic_columns.PROMPT),
+        output_tokens=mean(traffic_columns.OUTPUT),
+        interval_usd=float(reference_usd(reference, training).mean()),
+        p99_ttft_seconds=world.problem.constraints.p99_ttft_seconds,
+        stale_ratio=world.problem.constraints.stale_ratio,
+    )
+
+
+def reference_usd(reference: Reference, part: range) -> Array:
+    """Cost of the reference in each interval of a part, shape (len(part),)."""
+    return total_usd(reference.rows[part.start : part.stop])
+
+
+class LaneControl:
+    """Lanes that each live in their own interval. The caller resets a lane before stepping it.
+
+    An action is an offset of position from the reference (caches.knobs.KnobSpace.decide), float in [-1, 1].
+    """
+
+    def __init__(self, reference: Reference, scale: ObservationScale, lanes: int, horizon: int) -> None:
+        world = reference.world
+        self.world, self.reference, self.scale, self.count = world, reference, scale, lanes
+        listed = max(checkpoint.listed for checkpoint in reference.checkpoints)
+        room = listed + horizon * world.problem.warmup_candidates
+        self.lanes = world.lanes(lanes, room)
+        self.index = np.zeros(lanes, np.int64)
+        self.rows = np.full((lanes, STATS), np.nan)
+        knobs = world.problem.knobs
+        self._low = np.array([knob.low for knob in knobs.knobs])
+        self._high = np.array([knob.high for knob in knobs.knobs])
+        self._log = np.array([knob.scale == "log" for knob in knobs.knobs])
+        self._home = knobs.positions(reference.settings)
+        self._home_values = reference.settings.as_array()
+        self.positions = np.tile(self._home, (lanes, 1))
+        self.settings = np.tile(self._home_values, (lanes, 1))
+        self._whatif = whatif_table(reference.ghost_usd, reference.usd, scale)
+        self._reference_usd = reference.usd
+
+    def reset(self, lane: int, checkpoint: Checkpoint) -> None:
+        """The lane goes on from where the reference was when that interval began."""
+        checkpoint.copy_to(self.lanes, lane)
+        self.index[lane] = checkpoint.index
+        self.positions[lane], self.settings[lane] = self._home, self._home_values
+        before = checkpoint.index - 1
+        self.rows[lane] = self.reference.rows[before] if before >= 0 else np.nan
+
+    def step(self, actions: Array) -> Array:
+        """Every lane through its interval; returns the rewards, shape (lanes,). Lanes end up one interval later."""
+        knobs = self.world.problem.knobs
+        wish = np.clip(self._home + np.asarray(actions, np.float64), 0.0, 1.0)
+        self.positions += np.clip(wish - self.positions, -knobs.max_steps, knobs.max_steps)
+        self.settings = self._values(self.positions)
+        self.world.crew.share(
+            lambda part: lane_kernels.step_lanes(
+                self.world.scene, self.lanes, part, self.index, self.settings, self.rows
+            ),
+            self.count,
+        )
+        saved = reward(self._reference_usd[self.index], total_usd(self.rows), self.scale.interval_usd / REWARD_GAIN)
+        self.index += 1
+        return saved
+
+    def observe(self) -> NDArray[np.float32]:
+        """What each lane sees when its next interval begins, float32 (lanes, SIZE)."""
+        before = np.maximum(self.index - 1, 0)
+        signals = measured(self.rows, self.world.traffic[before], self._reference_usd[before], self.scale)
+        signals[self.index == 0] = np.nan
+        start = self.world.problem.trace.info.start_unix_seconds or 0.0
+        clock = start + self.world.timeline.start_seconds + self.index * self.world.problem.interval_seconds
+        return encode(signals, self.positions - self._home, clock, self._whatif[self.index])
+
+    def settings_of(self, lane: int) -> KnobSettings:
+        """Settings that were in force in the lane's last interval."""
+        return KnobSettings.from_array(self.settings[lane])
+
+    def _values(self, positions: Array) -> Array:
+        """KnobSpace.settings for all lanes at once; the reference's own position gives its exact values back."""
+        low, high = self._low, self._high
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = np.where(self._log, low * (high / low) ** positions, low + positions * (high - low))
+        values = np.where(positions <= 0.0, low, np.where(positions >= 1.0, high, values))
+        return np.where(positions == self._home, self._home_values, values)
+
+
+OBSERVATION_SHAPE = (SIZE,)
+ACTION_SHAPE = (3,)

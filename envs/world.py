@@ -1,0 +1,188 @@
+"""A trace made ready for control: intervals, traffic, warm-up candidates, the reference trajectory and its ghosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caches.errors import InputError
+from caches.knobs import KnobSettings, KnobSpace
+from caches.shadow.cache import plain, requests_of
+from caches.shadow.kernel import LISTED
+from caches.stats import Expiry
+from envs import lanes as lane_kernels
+from envs.interval import STATS, Timeline, timeline_of, total_usd
+from envs.lanes import Crew, Lanes, Scene, make_lanes
+from envs.reward import Constraints, Prices, tariff_of
+from envs.serving import Load, Serving, ServingProfile, backend_of, gpu_seconds
+from envs.traffic import traffic_table, warmup_candidates
+from traces.trace import Trace
+
+Array = NDArray[Any]
+Progress = Callable[[int, int], None]  # done, of how many
+
+STATIC_BATCH = 8  # static settings replayed at once; more only takes more memory
+GHOST_OFFSETS = (-0.3, -0.12, 0.12, 0.3)  # of a knob's range, from the reference, one knob at a time
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is to be controlled, and what counts. The trace must have tokens (traces.tokens.assume_tokens)."""
+
+    trace: Trace
+    interval_seconds: float
+    knobs: KnobSpace
+    prices: Prices
+    constraints: Constraints
+    profile: ServingProfile
+    serving: Serving
+    expiry: Expiry = Expiry.SINCE_WRITE
+    warmup_candidates: int = 128
+    popularity_decay: float = 0.7
+
+
+class World:
+    """A problem with everything computed that does not depend on settings. Read-only once made."""
+
+    def __init__(self, problem: Problem, threads: int = 1) -> None:
+        self.crew = Crew(threads)
+        trace = problem.trace
+        if trace.prompt_tokens is None or trace.output_tokens is None:
+            raise InputError(f"trace {trace.info.name}: got no token counts, expected them (assume_tokens adds them)")
+        self.problem = problem
+        self.timeline: Timeline = timeline_of(trace.arrival_seconds, problem.interval_seconds)
+        edges = self.timeline.edges
+        requests = requests_of(trace.key, trace.arrival_seconds, trace.size_bytes, trace.ttl_seconds, trace.operation)
+        prompt, output = plain(trace.prompt_tokens, np.int32), plain(trace.output_tokens, np.int32)
+        candidates, count = warmup_candidates(
+            requests.key, edges, trace.num_keys, problem.warmup_candidates, problem.popularity_decay
+        )
+        backend = backend_of(problem.profile, problem.serving)
+        self.scene = Scene(
+            requests,
+            Load(requests.time, prompt, output),
+            gpu_seconds(backend, prompt, output),
+            edges,
+            self.timeline.start_seconds,
+            problem.interval_seconds,
+            candidates,
+            count,
+            backend,
+            tariff_of(problem.prices),
+            problem.constraints.p99_ttft_seconds,
+            float(prompt.mean() + output.mean()),
+            problem.expiry is Expiry.SINCE_TOUCH,
+        )
+        self.traffic = traffic_table(requests.key, prompt, output, edges, trace.num_keys)
+
+    def __len__(self) -> int:
+        """Control intervals."""
+        return len(self.timeline)
+
+    def lanes(self, number: int, warmup_room: int | None = None) -> Lanes:
+        """Empty caches; by default with room for every warm-up of the whole trace."""
+        room = len(self) * self.problem.warmup_candidates if warmup_room is None else warmup_room
+        return make_lanes(self.scene, self.problem.trace.num_keys, number, room)
+
+    def replay_static(self, settings: Sequence[KnobSettings], stop: int, progress: Progress | None = None) -> Array:
+        """Each of the settings held fixed from an empty cache through intervals 0 to stop - 1.
+
+        Returns statistics of shape (len(settings), stop, STATS).
+        """
+        rows = np.empty((len(settings), stop, STATS))
+        values = np.array([one.as_array() for one in settings]).reshape(-1, 3)
+        for start in range(0, len(settings), STATIC_BATCH):
+            batch = slice(start, start + STATIC_BATCH)
+            self._replay_batch(values[batch], stop, rows[batch])
+            if progress is not None:
+                progress(min(start + STATIC_BATCH, len(settings)), len(settings))
+        return rows
+
+    def _replay_batch(self, settings: Array, stop: int, rows: Array) -> None:
+        room = stop * self.problem.warmup_candidates if settings[:, 2].any() else 0
+        lanes = self.lanes(len(settings), room)
+        self.crew.share(
+            lambda part: lane_kernels.run_static(self.scene, lanes, part, stop, settings, rows), len(settings)
+        )
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The reference's cache and backend as they are when an interval begins."""
+
+    index: int
+    lane: Lanes
+
+    def copy_to(self, lanes: Lanes, lane: int) -> None:
+        """Makes one lane go on from here. Its room for warm-ups must hold those listed so far."""
+        for name in lane_kernels.OWNED:
+            source, target = getattr(self.lane, name), getattr(lanes, name)[lane : lane + 1]
+            if name.startswith("warm_"):
+                target[:, : source.shape[1]] = source
+            else:
+                target[...] = source
+
+    @property
+    def listed(self) -> int:
+        """Warm-ups listed so far."""
+        return len(self.lane.warm_at[0])
+
+
+class Reference:
+    """The static reference over the whole trace: what every policy is compared with, computed once and shared.
+
+    rows: (intervals, STATS). ghosts: the neighbouring settings; ghost_usd: their cost, shape (ghosts, intervals).
+    """
+
+    def __init__(self, world: World, settings: KnobSettings, marks: Sequence[int]) -> None:
+        self.world, self.settings = world, settings
+        self.rows, self.checkpoints = _trajectory(world, settings, sorted(set(marks)))
+        self.ghosts = ghost_settings(world.problem.knobs, settings)
+        rows = world.replay_static(self.ghosts, len(world))
+        self.ghost_usd = total_usd(rows)
+
+    @property
+    def usd(self) -> Array:
+        """Cost per interval, shape (intervals,)."""
+        return total_usd(self.rows)
+
+    def checkpoint(self, index: int) -> Checkpoint:
+        """At the beginning of an interval that was marked."""
+        for checkpoint in self.checkpoints:
+            if checkpoint.index == index:
+                return checkpoint
+        raise InputError(f"checkpoint: got interval {index}, expected one of {[c.index for c in self.checkpoints]}")
+
+
+def ghost_settings(knobs: KnobSpace, reference: KnobSettings) -> list[KnobSettings]:
+    """Neighbours of the reference: each knob moved alone by each of GHOST_OFFSETS of its range (kept inside it)."""
+    here = knobs.positions(reference)
+    ghosts = []
+    for knob in range(3):
+        for offset in GHOST_OFFSETS:
+            there = here.copy()
+            there[knob] = np.clip(here[knob] + offset, 0.0, 1.0)
+            ghosts.append(knobs.settings(there))
+    return ghosts
+
+
+def _trajectory(world: World, settings: KnobSettings, marks: list[int]) -> tuple[Array, list[Checkpoint]]:
+    lanes = world.lanes(1)
+    rows, checkpoints = np.empty((len(world), STATS)), []
+    values = settings.as_array()
+    for index in range(len(world)):
+        if index in marks:
+            checkpoints.append(Checkpoint(index, _snapshot(lanes)))
+        lane_kernels.run_interval(world.scene, lanes, 0, index, values, rows[index])
+    return rows, checkpoints
+
+
+def _snapshot(lanes: Lanes) -> Lanes:
+    listed = int(lanes.cursor[0, LISTED])
+    owned = {name: getattr(lanes, name) for name in lane_kernels.OWNED}
+    kept = {name: (array[:, :listed] if name.startswith("warm_") else array).copy() for name, array in owned.items()}
+    return lanes._replace(**kept)
