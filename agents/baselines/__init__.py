@@ -1,0 +1,1 @@
+"""What PPO has to beat."""

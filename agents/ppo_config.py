@@ -1,0 +1,41 @@
+"""Hyperparameters of PPO, apart from the learner so that reading settings does not import torch."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+def _field(default: Any, help: str, unit: str, **limits: Any) -> Any:
+    return Field(default, description=help, json_schema_extra={"unit": unit}, **limits)
+
+
+class PPOConfig(BaseModel):
+    """Defaults learn well on the workloads of benchmarks/tuning.py."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    total_steps: int = _field(300_000, "interval-steps of training", "steps", gt=0)
+    lanes: int = _field(64, "caches trained on side by side", "lanes", gt=0)
+    steps_per_update: int = _field(32, "steps of each lane between updates", "steps", gt=0)
+    batch_size: int = _field(512, "samples per gradient step", "samples", gt=1)
+    epochs: int = _field(10, "passes over the samples of an update", "passes", gt=0)
+    learning_rate: float = _field(3e-4, "Adam's step size", "1", gt=0)
+    clip_range: float = _field(0.2, "largest change of probability ratio", "1", gt=0)
+    discount: float = _field(0.95, "weight of the next interval's reward", "1", gt=0, le=1)
+    gae_lambda: float = _field(0.9, "generalised advantage estimation", "1", ge=0, le=1)
+    exploration: float = _field(0.12, "initial standard deviation of the action", "share of range", gt=0)
+    hidden: tuple[int, ...] = _field((64, 64), "widths of the hidden layers", "units")
+    horizon: int = _field(144, "longest episode", "intervals", gt=0)
+    starts: int = _field(16, "places in training traffic where episodes start", "places", gt=0)
+    evaluate_every: int = _field(10, "updates between looks at validation traffic", "updates", gt=0)
+    patience: int = _field(8, "looks without improvement before stopping early", "looks", gt=0)
+
+
+def preset(name: Literal["default", "seed"]) -> PPOConfig:
+    """`seed`: the configuration published in the second design document (learning rate 3e-5, clip range 0.1, batch size
+    512, 10 epochs), with updates of 2,048 samples."""
+    if name == "seed":
+        return PPOConfig(learning_rate=3e-5, clip_range=0.1, batch_size=512, epochs=10, lanes=64, steps_per_update=32)
+    return PPOConfig()
