@@ -1,0 +1,103 @@
+"""`setpoint trace synth`: make a synthetic trace, or compose one from two recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from api.cli.loading import load_with_progress
+from api.cli.output import print_json, print_table, progress_console, result_console
+from caches.errors import InputError
+from traces.compose import Arrivals, Span, Volume, compose
+from traces.servegen import read_lengths, read_rates
+from traces.store import check_writable, save_trace
+from traces.synthetic.config import load_workload
+from traces.synthetic.generate import synthesise
+from traces.trace import Trace
+
+
+def synth(
+    out: Annotated[Path, typer.Argument(help="Folder to write, by custom NAME.trace.")],
+    config: Annotated[Path | None, typer.Option(help="TOML file with the parts of the workload.")] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="One setting as in TOML, e.g. popularity.alpha=1.1; may be repeated."),
+    ] = None,
+    days: Annotated[float | None, typer.Option(help="Length of the trace.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same trace.")] = 0,
+    rates: Annotated[Path | None, typer.Option(help="Compose: CSV of ServeGen arrival rates, gives the times.")] = None,
+    keys: Annotated[Path | None, typer.Option(help="Compose: trace that gives keys and sizes.")] = None,
+    lengths: Annotated[Path | None, typer.Option(help="Compose: CSV of ServeGen lengths, gives the tokens.")] = None,
+    start_day: Annotated[float | None, typer.Option(help="Compose: first day of the rates to use.")] = None,
+    requests: Annotated[int | None, typer.Option(help="Compose: how many requests; all of --keys by default.")] = None,
+    rate_scale: Annotated[
+        float | None, typer.Option(help="Compose: factor on the rates, in place of --requests.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a converted trace.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Make a trace: synthetic from named parts, or real arrival rates with the keys of another trace."""
+    check_writable(out, overwrite=overwrite)
+    name = out.name.removesuffix(".trace")
+    if rates is None:
+        compose_only = {
+            "--keys": keys,
+            "--lengths": lengths,
+            "--start-day": start_day,
+            "--requests": requests,
+            "--rate-scale": rate_scale,
+        }
+        _refuse_beside(compose_only, "it together with --rates")
+        made = _synthetic(config, setting or [], days, seed, name)
+    else:
+        _refuse_beside({"--config": config, "--set": setting}, "it without --rates")
+        if keys is None:
+            raise InputError("--rates: got no --keys beside it, expected the trace that gives the keys")
+        span, volume = Span(days, start_day or 0.0), Volume(requests, rate_scale)
+        arrivals = Arrivals(read_rates(rates), span, volume, None if lengths is None else read_lengths(lengths))
+        made = compose(arrivals, load_with_progress(keys), seed, name)
+    digest = save_trace(made, out, overwrite=overwrite)
+    _report(made, out, digest, as_json=as_json)
+
+
+def _refuse_beside(options: Mapping[str, object], expected: str) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(f"{name}: got {value!s}, expected {expected}")
+
+
+def _synthetic(config: Path | None, settings: list[str], days: float | None, seed: int, name: str) -> Trace:
+    length = [] if days is None else [f"days = {days}"]
+    workload = load_workload(config, [*settings, *length])
+    progress_console().print(f"drawing about {workload.expected_requests:,.0f} requests")
+    return synthesise(workload, seed, name)
+
+
+def _report(made: Trace, out: Path, digest: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "folder": out,
+                "source": made.info.source,
+                "composed": made.info.composed,
+                "requests": len(made),
+                "unique_keys": made.num_keys,
+                "span_seconds": made.span_seconds,
+                "sha256": digest,
+                "assumptions": made.info.assumptions,
+            }
+        )
+        return
+    rows = [
+        ("source", made.info.source),
+        ("requests", f"{len(made):,}"),
+        ("unique keys", f"{made.num_keys:,}"),
+        ("span", f"{made.span_seconds:,.1f} s"),
+        ("sha256", digest),
+    ]
+    print_table(None, ("trace", str(out)), rows)
+    for sentence in made.info.assumptions:
+        result_console().print(f"Assumption: {sentence}", markup=False)

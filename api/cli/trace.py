@@ -1,0 +1,103 @@
+"""`setpoint trace convert`: turn a trace or a log into a folder that opens at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated
+
+import typer
+
+from api.cli.output import print_json, print_table, progress_bar, result_console
+from caches.errors import InputError
+from traces.catalog import FORMATS, read_trace
+from traces.reader import ReadOptions, TimeUnit
+from traces.store import check_writable, is_converted, save_trace
+from traces.trace import Trace
+
+
+def convert(
+    file: Annotated[Path, typer.Argument(help="Trace or log, also .gz or .zst; or a folder of Parquet files.")],
+    out: Annotated[Path, typer.Argument(help="Folder to write, by custom NAME.trace.")],
+    format_name: Annotated[
+        str | None, typer.Option("--format", help=f"One of {', '.join(FORMATS)}; detected by default.")
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="ROLE=COLUMN for csv, jsonl and parquet, as in time=ts; may be repeated."),
+    ] = None,
+    time_unit: Annotated[TimeUnit | None, typer.Option(help="Unit of the arrival times.")] = None,
+    requests_per_second: Annotated[
+        float | None, typer.Option(help="Even spacing for a source without arrival times.")
+    ] = None,
+    sort: Annotated[bool, typer.Option("--sort", help="Put requests in order of time.")] = False,
+    limit: Annotated[int | None, typer.Option(help="Read only so many requests.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a converted trace.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Convert a trace or a log once, so that every later command opens it at once."""
+    if is_converted(file):
+        raise InputError(f"{file}: is a converted trace already, expected a trace file")
+    check_writable(out, overwrite=overwrite)
+    options = ReadOptions(
+        columns=parse_columns(column or []),
+        time_unit=time_unit,
+        requests_per_second=requests_per_second,
+        sort=sort,
+        limit=limit,
+    )
+    start = perf_counter()
+    converted = _read(file, format_name, options)
+    save_trace(converted, out, overwrite=overwrite)
+    _report(converted, out, perf_counter() - start, as_json=as_json)
+
+
+def parse_columns(pairs: list[str]) -> dict[str, str]:
+    """["time=ts"] to {"time": "ts"}. Raises InputError for anything else and for a role given twice."""
+    columns: dict[str, str] = {}
+    for pair in pairs:
+        role, equals, name = pair.partition("=")
+        if not (role and equals and name):
+            raise InputError(f"--column: got {pair!r}, expected ROLE=COLUMN as in time=ts")
+        if role in columns:
+            raise InputError(f"--column: got {role} twice, expected each role once")
+        columns[role] = name
+    return columns
+
+
+def _read(file: Path, format_name: str | None, options: ReadOptions) -> Trace:
+    with progress_bar("bytes") as bar:
+        task = bar.add_task(f"reading {file.name}", total=None)
+
+        def advance(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        return read_trace(file, format_name, replace(options, progress=advance))
+
+
+def _report(converted: Trace, out: Path, seconds: float, *, as_json: bool) -> None:
+    result = {
+        "folder": out,
+        "source": converted.info.source,
+        "requests": len(converted),
+        "unique_keys": converted.num_keys,
+        "span_seconds": converted.span_seconds,
+        "sha256": converted.sha256,
+        "assumptions": converted.info.assumptions,
+        "seconds": round(seconds, 3),
+    }
+    if as_json:
+        print_json(result)
+        return
+    rows = [
+        ("source", converted.info.source),
+        ("requests", f"{len(converted):,}"),
+        ("unique keys", f"{converted.num_keys:,}"),
+        ("span", f"{converted.span_seconds:,.1f} s"),
+        ("sha256", converted.sha256),
+        ("converted in", f"{seconds:.1f} s"),
+    ]
+    print_table(None, ("trace", str(out)), rows)
+    for sentence in converted.info.assumptions:
+        result_console().print(f"Assumption: {sentence}")

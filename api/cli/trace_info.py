@@ -1,0 +1,100 @@
+"""`setpoint trace info`: what a trace looks like, as tables and one picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from api.cli.loading import load_with_progress
+from api.cli.output import print_json, print_table, result_console
+from caches.errors import InputError
+from traces.plots import save_workload
+from traces.streams import uncompressed_name
+from traces.workload import Distribution, Workload, analyse
+
+PICTURES = Path("out")
+
+
+def info(
+    file: Annotated[Path, typer.Argument(help="A converted trace, or a trace file as for `convert`.")],
+    png: Annotated[
+        Path | None, typer.Option(help=f"Where to write the picture; {PICTURES}/NAME.info.png by default.")
+    ] = None,
+    window: Annotated[
+        float | None,
+        typer.Option(help="Seconds of the windows whose keys are compared; 12 to 36 by default."),
+    ] = None,
+    format_name: Annotated[
+        str | None, typer.Option("--format", help="Format of a trace file; detected by default.")
+    ] = None,
+    requests_per_second: Annotated[
+        float | None, typer.Option(help="Even spacing for a source without arrival times.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Describe a trace as tables and a picture: rates, keys, repeats, sizes, tokens, entropy and drift."""
+    path = _picture_path(file, png)
+    workload = analyse(load_with_progress(file, format_name, requests_per_second), window)
+    path.parent.mkdir(exist_ok=True)
+    save_workload(workload, path)
+    if as_json:
+        print_json({**workload.as_dict(), "picture": path})
+    else:
+        _print(workload, path)
+
+
+def _picture_path(file: Path, png: Path | None) -> Path:
+    """Raises InputError if the folder asked for does not exist; only the default one is made."""
+    if png is None:
+        return PICTURES / f"{Path(uncompressed_name(file)).stem}.info.png"
+    if not png.parent.is_dir():
+        raise InputError(f"--png: got {png}, expected a name in a folder that exists")
+    return png
+
+
+def _print(workload: Workload, path: Path) -> None:
+    print_table(None, ("trace", workload.name), _summary(workload))
+    columns = ("over requests", "p50", "p90", "p99", "max")
+    lines = (
+        ("response size, bytes", workload.size_bytes),
+        ("prompt tokens", workload.prompt_tokens),
+        ("output tokens", workload.output_tokens),
+        ("time to the next request of the key, s", workload.reuse_seconds),
+    )
+    print_table(None, columns, [(label, *_quantiles(column)) for label, column in lines])
+    console = result_console()
+    for sentence in workload.assumptions:
+        console.print(f"Assumption: {sentence}", markup=False)
+    console.print(f"Picture: {path}", markup=False)
+
+
+def _summary(workload: Workload) -> list[tuple[str, str]]:
+    windows = "" if workload.window_seconds is None else f" between windows of {workload.window_seconds:g} s"
+    composed = " (composed of several sources)" if workload.composed else ""
+    return [
+        ("source", workload.source + composed),
+        ("requests", f"{workload.requests:,}"),
+        ("span", f"{workload.span_seconds:,.1f} s"),
+        ("mean rate", _number(workload.mean_rate_rps, ",.2f", " requests/s")),
+        ("unique keys", f"{workload.unique_keys:,}"),
+        ("re-reference ratio", f"{workload.rereference_ratio:.4f}"),
+        ("one-hit share of keys", f"{workload.one_hit_share:.4f}"),
+        ("footprint", _number(workload.footprint_bytes, ",", " bytes")),
+        ("entropy of keys", f"{workload.entropy_bits:.3f} bits"),
+        (f"entropy change{windows}, mean", _number(workload.entropy_change_bits, ".3f", " bits")),
+        (f"Jensen-Shannon distance{windows}, mean", _number(workload.js_distance, ".3f", "")),
+        ("the same from sampling alone", _number(workload.js_floor, ".3f", "")),
+    ]
+
+
+def _quantiles(column: Distribution | None) -> tuple[str, ...]:
+    if column is None:
+        return ("none",) * 4
+    q = column.quantiles
+    return tuple(f"{value:,.6g}" for value in (q.p50, q.p90, q.p99, q.max))
+
+
+def _number(value: float | None, form: str, unit: str) -> str:
+    return "none" if value is None else f"{value:{form}}{unit}"

@@ -1,0 +1,20 @@
+"""Fixtures for all tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["tests.servers"]
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def shared_traces() -> Path:
+    """The folder of recorded traces beside the repository; the test is skipped where it is absent."""
+    folder = ROOT.parent / "shared" / "traces"
+    if not folder.is_dir():
+        pytest.skip(f"the recorded traces are not at {folder}")
+    return folder

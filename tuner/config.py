@@ -1,0 +1,115 @@
+"""The settings of a Setpoint installation: one frozen object made of sections, and its reference page."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from agents.ppo_config import PPOConfig
+from envs.reward import Constraints, Prices
+from envs.serving import Serving
+from tuner.config_loader import find_config_file, load_config, section_class
+from tuner.sections import SECTION, KnobsConfig, RunConfig, TraceConfig, TrackingConfig
+
+
+class TunerConfig(BaseModel):
+    """Everything that can be set."""
+
+    model_config = SECTION
+
+    trace: TraceConfig = TraceConfig()
+    knobs: KnobsConfig = KnobsConfig()
+    tracking: TrackingConfig = TrackingConfig()
+    run: RunConfig = RunConfig()
+    prices: Prices = Prices()
+    constraints: Constraints = Constraints()
+    serving: Serving = Serving()
+    ppo: PPOConfig = PPOConfig()
+
+
+def load_tuner_config(
+    file: Path | None, directory: Path, environ: Mapping[str, str], overrides: Mapping[str, object]
+) -> TunerConfig:
+    """The settings in force.
+
+    file: what --config names, or None for `setpoint.toml` in `directory`, the working directory, if there is
+    one. overrides: dotted key to value from options; None stands for an option that was not given.
+    Raises InputError, naming file or variable, key, value and what was expected.
+    """
+    return load_config(TunerConfig, find_config_file(file, directory), environ, overrides)
+
+
+def config_reference() -> str:
+    """The text of docs/configuration.md: every key with default, unit and help, by section."""
+    return _INTRODUCTION + "".join(_section_reference(TunerConfig, ""))
+
+
+def _section_reference(section: type[BaseModel], path: str) -> Iterator[str]:
+    fields = section.model_fields
+    rows = [_row(name, info) for name, info in fields.items() if section_class(info) is None]
+    if rows:
+        yield f"\n## [{path}]\n\n{inspect.getdoc(section)}\n\n{_TABLE_HEAD}"
+        yield from rows
+    for name, info in fields.items():
+        inner = section_class(info)
+        if inner is not None:
+            yield from _section_reference(inner, f"{path}.{name}" if path else name)
+
+
+def _row(name: str, info: FieldInfo) -> str:
+    extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
+    meaning = _sentence(str(info.description))
+    if "source" in extra:
+        meaning += f" Source: {_sentence(str(extra['source']), capital=False)}"
+    if "variable" in extra:
+        meaning += f" The variable `{extra['variable']}` sets it too."
+    default = _literal(info.get_default(call_default_factory=True))
+    return f"| `{name}` | {default} | {extra.get('unit', '')} | {meaning} |\n"
+
+
+def _sentence(text: str, capital: bool = True) -> str:
+    return f"{text[:1].upper() if capital else text[:1]}{text[1:].rstrip('.')}."
+
+
+def _literal(value: object) -> str:
+    """As it would be written in TOML."""
+    if value is None:
+        return "not set"
+    if isinstance(value, tuple):
+        return f"`{list(value)}`"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value}`" if isinstance(value, int | float) else f'`"{value}"`'
+
+
+_TABLE_HEAD = "| key | default | unit | meaning |\n|---|---|---|---|\n"
+
+_INTRODUCTION = """# Configuration
+
+Settings come from four places; a later one beats an earlier one:
+
+1. the defaults below,
+2. a TOML file: `setpoint.toml` in the working directory, or the one that `--config FILE` names,
+3. the environment: `SETPOINT_<SECTION>__<KEY>`, with two underscores for each dot,
+4. options on the command line.
+
+This file
+
+```toml
+[trace]
+path = "requests.parquet"
+interval_seconds = 60
+```
+
+says the same as the variables `SETPOINT_TRACE__PATH=requests.parquet` and
+`SETPOINT_TRACE__INTERVAL_SECONDS=60`. Lists are written as in TOML, in variables too:
+`SETPOINT_RUN__SEEDS='[0, 1]'`. An empty variable counts as not set. An unknown key is an error that names the
+nearest known one, and so is an unknown variable that starts with `SETPOINT_`. Relative paths start at the
+working directory.
+
+This page is generated from the code by `make docs`.
+"""
