@@ -128,7 +128,10 @@ class KnobSpace:
         action: shape (3,) in [-1, 1]; the wished position is the reference's plus the action. The result
         moves from `current` towards the wish by at most each knob's largest step and stays in range.
         """
-        here = self.positions(current)
-        wish = np.clip(self.positions(reference) + np.asarray(action, dtype=np.float64), 0.0, 1.0)
-        step = np.clip(wish - here, -self.max_steps, self.max_steps)
-        return self.settings(here + step)
+        home, here = self.positions(reference), self.positions(current)
+        wish = np.clip(home + np.asarray(action, dtype=np.float64), 0.0, 1.0)
+        there = np.clip(wish, here - self.max_steps, here + self.max_steps)
+        values = np.array([knob.value(float(position)) for knob, position in zip(self.knobs, there, strict=True)])
+        lows, highs = np.array([(knob.low, knob.high) for knob in self.knobs]).T
+        # the way to a position and back rounds: the reference itself is given back to the last bit
+        return KnobSettings.from_array(np.where(there == home, np.clip(reference.as_array(), lows, highs), values))

@@ -16,6 +16,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from caches.shadow.prefetch import prefetch
+
 Array = NDArray[Any]
 
 ABSENT = -1  # in State.entry[:, TOUCHED]; warm-up number w is written as -2 - w, request t as t
@@ -31,6 +33,9 @@ COUNTS = 10
 
 MISS, HIT, OTHER = 0, 1, 2  # outcome of a request; OTHER: a write or a delete
 READ, WRITE, DELETE = 0, 1, 2
+
+U = np.uint64  # for indices: Numba tests a signed one for being negative
+AHEAD = 16  # events between asking for an entry and needing it: entries lie all over memory, requests do not
 
 
 class Requests(NamedTuple):
@@ -107,25 +112,28 @@ def advance(
     capacity, ttl, since_touch = limits
     at, moment_now, until = moment
     fetched, outcome, age = record
-    queue = TOUCHED if since_touch else WRITTEN
+    queue = U(TOUCHED if since_touch else WRITTEN)
     oldest, oldest_warm, fresh, fresh_warm, used, listed = cursor
     has_own_ttl, has_operations, recording = own_ttl.size > 0, operation.size > 0, outcome.size > 0
     taken, hits, misses, hit_bytes, miss_bytes, expirations, evictions = 0, 0, 0, 0, 0, 0, 0
     oldest_born = -np.inf
     first = at - candidates.size
     for t in range(first - 1, stop):
-        now = time[t] if t >= at else moment_now
+        now = time[U(t)] if t >= at else moment_now
         here = max(t, at)
+        if t + AHEAD < stop and t >= at:
+            prefetch(entry, U(key[U(t + AHEAD)]))
         if now - oldest_born >= ttl:  # something may be too old: walk the queue of ages
             while True:
-                warm_next = fresh_warm < listed and warm_at[fresh_warm] <= fresh
+                warm_next = fresh_warm < listed and warm_at[U(fresh_warm)] <= fresh
                 if not warm_next and fresh >= here:
                     oldest_born = now
                     break
-                oldest_born = warm_time[fresh_warm] if warm_next else time[fresh]
+                oldest_born = warm_time[U(fresh_warm)] if warm_next else time[U(fresh)]
                 if not now - oldest_born >= ttl:
                     break
-                k = warm_key[fresh_warm] if warm_next else key[fresh]
+                k = U(warm_key[U(fresh_warm)] if warm_next else key[U(fresh)])
+                prefetch(entry, U(key[U(min(fresh + AHEAD, stop - 1))]))
                 if entry[k, queue] == (-2 - fresh_warm if warm_next else fresh):
                     used -= entry[k, SIZE]
                     entry[k, TOUCHED] = ABSENT
@@ -138,22 +146,22 @@ def advance(
 
         code, s = ABSENT, 0  # what to insert, if anything: where it stands in the order, and its size
         if t >= at:
-            k = key[t]
+            k = U(key[U(t)])
             here_now = entry[k, TOUCHED] != ABSENT
-            if has_operations and operation[t] != READ:
+            if has_operations and operation[U(t)] != READ:
                 if here_now:
                     used -= entry[k, SIZE]
                     entry[k, TOUCHED] = ABSENT
                     entry[k, WRITTEN] = ABSENT
-                if operation[t] == WRITE:
-                    code, s = t, size[t]
-                counts[WRITES if operation[t] == WRITE else DELETES] += 1
+                if operation[U(t)] == WRITE:
+                    code, s = t, size[U(t)]
+                counts[WRITES if operation[U(t)] == WRITE else DELETES] += 1
                 if recording:
-                    outcome[t - at] = OTHER
+                    outcome[U(t - at)] = OTHER
             else:
                 if has_own_ttl and here_now and entry[k, WRITTEN] >= 0:
                     born = entry[k, queue]
-                    if now - (time[born] if born >= 0 else warm_time[-2 - born]) >= own_ttl[entry[k, WRITTEN]]:
+                    if now - (time[U(born)] if born >= 0 else warm_time[U(-2 - born)]) >= own_ttl[entry[k, WRITTEN]]:
                         used -= entry[k, SIZE]
                         entry[k, WRITTEN] = ABSENT
                         here_now = False
@@ -163,26 +171,26 @@ def advance(
                     hit_bytes += entry[k, SIZE]
                     if recording:
                         born = entry[k, WRITTEN]
-                        outcome[t - at] = HIT
-                        age[t - at] = now - (time[born] if born >= 0 else warm_time[-2 - born])
+                        outcome[U(t - at)] = HIT
+                        age[U(t - at)] = now - (time[U(born)] if born >= 0 else warm_time[U(-2 - born)])
                     entry[k, TOUCHED] = t
                 else:
-                    code, s = t, size[t]
+                    code, s = t, size[U(t)]
                     misses += 1
                     miss_bytes += s
                     if recording:
-                        outcome[t - at] = MISS
+                        outcome[U(t - at)] = MISS
                     entry[k, TOUCHED] = ABSENT
         elif t >= first:
             source = candidates[t - first]
-            k = key[source]
+            k = U(key[U(source)])
             outlives = False
             if entry[k, TOUCHED] != ABSENT:
                 lifetime = ttl
                 if has_own_ttl and entry[k, WRITTEN] >= 0 and own_ttl[entry[k, WRITTEN]] < ttl:
                     lifetime = np.float64(own_ttl[entry[k, WRITTEN]])
                 born = entry[k, queue]
-                outlives = until - (time[born] if born >= 0 else warm_time[-2 - born]) < lifetime
+                outlives = until - (time[U(born)] if born >= 0 else warm_time[U(-2 - born)]) < lifetime
                 if not outlives:
                     used -= entry[k, SIZE]
                     entry[k, TOUCHED] = ABSENT
@@ -204,8 +212,9 @@ def advance(
             else:
                 counts[REFUSALS] += 1
         while used > capacity:
-            warm_next = oldest_warm < listed and warm_at[oldest_warm] <= oldest
-            k = warm_key[oldest_warm] if warm_next else key[oldest]
+            warm_next = oldest_warm < listed and warm_at[U(oldest_warm)] <= oldest
+            k = U(warm_key[U(oldest_warm)] if warm_next else key[U(oldest)])
+            prefetch(entry, U(key[U(min(oldest + AHEAD, stop - 1))]))
             if entry[k, TOUCHED] == (-2 - oldest_warm if warm_next else oldest):
                 used -= entry[k, SIZE]
                 entry[k, TOUCHED] = ABSENT

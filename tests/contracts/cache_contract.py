@@ -82,7 +82,7 @@ def latest(script: Script, index: int, keys: tuple[int, ...]) -> list[tuple[int,
 
 
 class Model:
-    """The oracle: a list of [key, size, written, touched, own ttl], least recently touched first, scanned every time."""
+    """The oracle: a list of [key, size, written, touched, own ttl], least recently touched first, scanned each time."""
 
     def __init__(self, script: Script) -> None:
         self.held: list[list[float]] = []
