@@ -13,7 +13,7 @@ from caches.knobs import KnobSettings
 from envs import lanes as lane_kernels
 from envs import traffic as traffic_columns
 from envs.interval import STATS, total_usd
-from envs.observation import SIZE, ObservationScale, encode, measured, whatif_table
+from envs.observation import DAY_SECONDS, SIZE, ObservationScale, clock, encode, measured, whatif_table
 from envs.reward import REWARD_GAIN, reward
 from envs.world import Checkpoint, Reference, World
 
@@ -56,6 +56,8 @@ def observation_scale(world: World, reference: Reference, training: range) -> Ob
         interval_usd=float(reference_usd(reference, training).mean()),
         p99_ttft_seconds=world.problem.constraints.p99_ttft_seconds,
         stale_ratio=world.problem.constraints.stale_ratio,
+        daily=len(training) * seconds >= 2 * DAY_SECONDS,
+        weekly=len(training) * seconds >= 14 * DAY_SECONDS,
     )
 
 
@@ -77,6 +79,7 @@ class LaneControl:
         room = listed + horizon * world.problem.warmup_candidates
         self.lanes = world.lanes(lanes, room)
         self.index = np.zeros(lanes, np.int64)
+        self._horizon, self._until = horizon, np.zeros(lanes, np.int64)
         self.rows = np.full((lanes, STATS), np.nan)
         knobs = world.problem.knobs
         self._low = np.array([knob.low for knob in knobs.knobs])
@@ -93,15 +96,23 @@ class LaneControl:
         """The lane goes on from where the reference was when that interval began."""
         checkpoint.copy_to(self.lanes, lane)
         self.index[lane] = checkpoint.index
+        self._until[lane] = min(checkpoint.index + self._horizon, len(self.world))
         self.positions[lane], self.settings[lane] = self._home, self._home_values
         before = checkpoint.index - 1
         self.rows[lane] = self.reference.rows[before] if before >= 0 else np.nan
 
     def step(self, actions: Array) -> Array:
-        """Every lane through its interval; returns the rewards, shape (lanes,). Lanes end up one interval later."""
+        """Every lane through its interval; returns the rewards, shape (lanes,). Lanes end up one interval later.
+
+        InputError where a lane was never reset, or has come to its horizon or to the end of the trace.
+        """
+        over = np.flatnonzero(self.index >= self._until)
+        if over.size:  # the kernels check no bounds
+            index, until = self.index[over[0]], self._until[over[0]]
+            raise InputError(f"lane {over[0]}: got interval {index}, expected one before {until}; reset it first")
         knobs = self.world.problem.knobs
         wish = np.clip(self._home + np.asarray(actions, np.float64), 0.0, 1.0)
-        self.positions += np.clip(wish - self.positions, -knobs.max_steps, knobs.max_steps)
+        self.positions = np.clip(wish, self.positions - knobs.max_steps, self.positions + knobs.max_steps)
         self.settings = self._values(self.positions)
         self.world.crew.share(
             lambda part: lane_kernels.step_lanes(
@@ -119,8 +130,8 @@ class LaneControl:
         signals = measured(self.rows, self.world.traffic[before], self._reference_usd[before], self.scale)
         signals[self.index == 0] = np.nan
         start = self.world.problem.trace.info.start_unix_seconds or 0.0
-        clock = start + self.world.timeline.start_seconds + self.index * self.world.problem.interval_seconds
-        return encode(signals, self.positions - self._home, clock, self._whatif[self.index])
+        now = start + self.world.timeline.start_seconds + self.index * self.world.problem.interval_seconds
+        return encode(signals, self.positions - self._home, clock(now, self.scale), self._whatif[self.index])
 
     def settings_of(self, lane: int) -> KnobSettings:
         """Settings that were in force in the lane's last interval."""

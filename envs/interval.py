@@ -95,9 +95,10 @@ class Timeline:
         first, second = round(train * len(self)), round((train + validation) * len(self))
         parts = range(first), range(first, second), range(second, len(self))
         if not all(len(part) for part in parts):
+            sizes = [len(part) for part in parts]
             raise InputError(
-                f"split {train}/{validation}: got {[len(part) for part in parts]} of {len(self)} intervals for training,"
-                " validation and test, expected at least one each (shorten interval_seconds)"
+                f"split {train}/{validation}: got {sizes} of {len(self)} intervals for training, validation and test, "
+                "expected at least one each (shorten interval_seconds)"
             )
         return parts
 

@@ -19,6 +19,7 @@ from envs.serving import Backend, Load, quantiles, serve, slots_left
 Array = NDArray[Any]
 COST_FROM = COLUMN["compute_usd"]
 NUM_CAUSES = len(CAUSES)
+U = np.uint64
 
 
 class Scene(NamedTuple):
@@ -112,13 +113,13 @@ def _tally(scene: Scene, lanes: Lanes, lane: int, span: tuple[int, int]) -> tupl
     lifetime = scene.tariff.answer_lifetime_seconds
     misses, compute, tokens, hit_tokens, stale = 0, 0.0, 0.0, 0.0, 0.0
     for t in range(start, stop):  # no branches: which request hits is what no processor can guess
-        hit, miss = outcome[t - start] == kernel.HIT, outcome[t - start] == kernel.MISS
-        both = float(prompt[t] + output[t])
+        hit, miss = outcome[U(t - start)] == kernel.HIT, outcome[U(t - start)] == kernel.MISS
+        both = float(prompt[U(t)] + output[U(t)])
         tokens += both * (hit or miss)
         hit_tokens += both * hit
-        stale += stale_share(age[t - start], lifetime) * hit
-        compute += gpu[t] * miss
-        missed[misses] = t
+        stale += stale_share(age[U(t - start)], lifetime) * hit
+        compute += gpu[U(t)] * miss
+        missed[U(misses)] = t
         misses += miss
     return misses, compute, tokens, hit_tokens, stale
 

@@ -21,7 +21,7 @@ Array = NDArray[Any]
 OBSERVATION_VERSION = "1"
 LIMIT = 5.0
 DAY_SECONDS = 86_400.0
-WHATIF_MEMORY = 0.75  # weight of the past in the smoothed what-if savings, per interval
+WHATIF_MEMORY = (0.7, 0.95)  # weight of the past in the two averages of what-if savings, per interval
 
 SIGNALS = (
     ("qps", "log2 of requests/s over the training mean, / 2"),
@@ -53,7 +53,8 @@ SIZE = 2 * len(SIGNALS) + len(SETTINGS) + len(CLOCK) + 2 * NUM_GHOSTS
 class ObservationScale:
     """What training traffic was like; travels with the policy so that the same signal means the same live.
 
-    interval_usd: mean cost of a reference interval.
+    interval_usd: mean cost of a reference interval. daily, weekly: whether training traffic held at least two such
+    cycles; a clock that did not come round twice in training teaches dates, not habits, and is hidden.
     """
 
     interval_seconds: float
@@ -64,6 +65,8 @@ class ObservationScale:
     interval_usd: float
     p99_ttft_seconds: float
     stale_ratio: float
+    daily: bool
+    weekly: bool
 
 
 def names() -> tuple[str, ...]:
@@ -74,8 +77,8 @@ def names() -> tuple[str, ...]:
         *(f"known_{name}" for name, _ in SIGNALS),
         *(f"position_{name}" for name in SETTINGS),
         *CLOCK,
-        *(f"{name}_last" for name in ghosts),
-        *(f"{name}_smooth" for name in ghosts),
+        *(f"{name}_lately" for name in ghosts),
+        *(f"{name}_for_long" for name in ghosts),
     )
 
 
@@ -113,26 +116,32 @@ def measured(rows: Array, traffic: Array, reference_usd: Array, scale: Observati
 def whatif_table(ghost_usd: Array, reference_usd: Array, scale: ObservationScale) -> Array:
     """What each ghost would have saved, known when interval i begins: (intervals + 1, 2 x ghosts).
 
-    The first half is the interval before, the second an exponential average over all before; zero before the first.
-    Units of the reward.
+    Two exponential averages over all intervals before, a quick and a slow one (WHATIF_MEMORY): a single interval says
+    little about the next. Zero before the first. Units of the reward.
     """
     saved = REWARD_GAIN * (reference_usd[None, :] - ghost_usd) / scale.interval_usd
     ghosts, intervals = saved.shape
     table = np.zeros((intervals + 1, 2 * ghosts))
+    memory = np.repeat(WHATIF_MEMORY, ghosts)
     for i in range(intervals):
-        table[i + 1, :ghosts] = saved[:, i]
-        table[i + 1, ghosts:] = WHATIF_MEMORY * table[i, ghosts:] + (1.0 - WHATIF_MEMORY) * saved[:, i]
+        table[i + 1] = memory * table[i] + (1.0 - memory) * np.tile(saved[:, i], 2)
     return table
 
 
-def encode(signals: Array, offsets: Array, time_seconds: Array, whatif: Array) -> NDArray[np.float32]:
+def clock(time_seconds: Array, scale: ObservationScale) -> Array:
+    """Phase of day and week, shape (lanes, len(CLOCK)), zero where hidden. time_seconds: on a clock whose zero is a
+    midnight."""
+    day = 2.0 * np.pi * time_seconds / DAY_SECONDS
+    phases = np.stack((np.sin(day), np.cos(day), np.sin(day / 7.0), np.cos(day / 7.0)), axis=-1)
+    return np.asarray(phases * (scale.daily, scale.daily, scale.weekly, scale.weekly))
+
+
+def encode(signals: Array, offsets: Array, phases: Array, whatif: Array) -> NDArray[np.float32]:
     """Observations, float32 of shape (lanes, SIZE).
 
     signals: (lanes, len(SIGNALS)) from `measured`. offsets: (lanes, 3), positions of the current settings minus those
-    of the reference. time_seconds: (lanes,), on a clock whose zero is a midnight. whatif: (lanes, 2 x NUM_GHOSTS).
+    of the reference. phases: (lanes, len(CLOCK)) from `clock`. whatif: (lanes, 2 x NUM_GHOSTS).
     """
     known = np.isfinite(signals)
-    day = 2.0 * np.pi * time_seconds / DAY_SECONDS
-    clock = np.stack((np.sin(day), np.cos(day), np.sin(day / 7.0), np.cos(day / 7.0)), axis=-1)
-    parts = (np.where(known, signals, 0.0), known, 2.0 * offsets, clock, whatif)
+    parts = (np.where(known, signals, 0.0), known, 2.0 * offsets, phases, whatif)
     return np.asarray(np.clip(np.concatenate(parts, axis=-1), -LIMIT, LIMIT), np.float32)

@@ -36,7 +36,7 @@ class Prices(BaseModel):
     warmup_price_factor: float = _price(
         0.5, "price of a warm-up as a share of a miss", "ratio", "batch interfaces sell at half price", ge=0
     )
-    stale_answer_usd: float = _price(0.001, "one outdated answer", "USD", "assumption: about ten misses", ge=0)
+    stale_answer_usd: float = _price(0.0005, "one outdated answer", "USD", "assumption: about three misses", ge=0)
     answer_lifetime_seconds: float = _price(
         604_800.0, "mean time until an answer changes", "s", "assumption: a week", gt=0
     )

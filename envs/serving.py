@@ -21,6 +21,7 @@ from caches.errors import InputError
 
 Array = NDArray[Any]
 GIB = float(2**30)
+U, ONE = np.uint64, np.uint64(1)
 
 
 def _field(default: Any, help: str, unit: str, **limits: Any) -> Any:
@@ -157,24 +158,24 @@ def serve(
     """
     time, prompt, output = load
     ttft, latency = delays
-    size = slots.size - 1
+    size = U(slots.size - 1)
     waited, busy, slow, held = 0.0, 0.0, 0, 0.0
     for m in range(missed.size):
-        t = missed[m]
+        t = U(missed[m])
         now = time[t]
         begin = max(now, slots[0])
         prefill = prompt[t] * backend.prefill_seconds_per_token
         service = prefill + output[t] * backend.decode_seconds_per_token
         # the earliest slot takes it: put its new free time at the root and let it sink
         done = begin + service
-        i, child = 0, 1
+        i, child = U(0), U(1)
         while child < size:
-            child += slots[child + 1] < slots[child]
+            child += U(slots[child + ONE] < slots[child])
             if slots[child] >= done:
                 break
             slots[i] = slots[child]
             i = child
-            child = 2 * i + 1
+            child = i + i + ONE
         slots[i] = done
         first_token = max(begin - now + prefill, backend.hit_seconds)
         ttft[m] = first_token
@@ -216,12 +217,12 @@ def _select(values: Array, low: int, rank: int) -> None:
         pivot = values[(low + high) // 2]
         i, j = low, high
         while i <= j:
-            while values[i] < pivot:
+            while values[U(i)] < pivot:
                 i += 1
-            while pivot < values[j]:
+            while pivot < values[U(j)]:
                 j -= 1
             if i <= j:
-                values[i], values[j] = values[j], values[i]
+                values[U(i)], values[U(j)] = values[U(j)], values[U(i)]
                 i += 1
                 j -= 1
         if rank <= j:

@@ -31,7 +31,10 @@ GHOST_OFFSETS = (-0.3, -0.12, 0.12, 0.3)  # of a knob's range, from the referenc
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be controlled, and what counts. The trace must have tokens (traces.tokens.assume_tokens)."""
+    """What is to be controlled, and what counts. The trace must have tokens (traces.tokens.assume_tokens).
+
+    entry_overhead_bytes: what an entry takes besides the response (key, metadata, embedding).
+    """
 
     trace: Trace
     interval_seconds: float
@@ -43,6 +46,15 @@ class Problem:
     expiry: Expiry = Expiry.SINCE_WRITE
     warmup_candidates: int = 128
     popularity_decay: float = 0.7
+    entry_overhead_bytes: int = 0
+
+
+def entry_bytes(trace: Trace, overhead_bytes: int) -> Array:
+    """What each request's response takes in the cache, int32 (n,). InputError where that leaves int32."""
+    sizes = trace.size_bytes.astype(np.int64) + overhead_bytes
+    if sizes.max() >= 2**31:
+        raise InputError(f"entry_overhead_bytes: got {overhead_bytes}, expected entries below 2 GiB with it")
+    return sizes.astype(np.int32)
 
 
 class World:
@@ -56,7 +68,13 @@ class World:
         self.problem = problem
         self.timeline: Timeline = timeline_of(trace.arrival_seconds, problem.interval_seconds)
         edges = self.timeline.edges
-        requests = requests_of(trace.key, trace.arrival_seconds, trace.size_bytes, trace.ttl_seconds, trace.operation)
+        requests = requests_of(
+            trace.key,
+            trace.arrival_seconds,
+            entry_bytes(trace, problem.entry_overhead_bytes),
+            trace.ttl_seconds,
+            trace.operation,
+        )
         prompt, output = plain(trace.prompt_tokens, np.int32), plain(trace.output_tokens, np.int32)
         candidates, count = warmup_candidates(
             requests.key, edges, trace.num_keys, problem.warmup_candidates, problem.popularity_decay

@@ -13,7 +13,7 @@ from agents.ppo_config import PPOConfig
 from envs.reward import Constraints, Prices
 from envs.serving import Serving
 from tuner.config_loader import find_config_file, load_config, section_class
-from tuner.sections import SECTION, KnobsConfig, RunConfig, TraceConfig, TrackingConfig
+from tuner.sections import SECTION, CacheConfig, KnobsConfig, RunConfig, TraceConfig, TrackingConfig
 
 
 class TunerConfig(BaseModel):
@@ -23,6 +23,7 @@ class TunerConfig(BaseModel):
 
     trace: TraceConfig = TraceConfig()
     knobs: KnobsConfig = KnobsConfig()
+    cache: CacheConfig = CacheConfig()
     tracking: TrackingConfig = TrackingConfig()
     run: RunConfig = RunConfig()
     prices: Prices = Prices()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -152,6 +153,32 @@ class KnobsConfig(BaseModel):
         Raises InputError where a range is empty or a default lies outside it.
         """
         return KnobSpace(self.cache_size.knob(footprint_bytes), self.ttl_seconds.knob(), self.warmup_ratio.knob())
+
+
+class CacheConfig(BaseModel):
+    """How the cache behaves, whatever its settings."""
+
+    model_config = SECTION
+
+    expiry: Literal["since_write", "since_touch"] = Field(
+        "since_write", description="What an entry's age runs from.", json_schema_extra={"unit": "name"}
+    )
+    entry_overhead_bytes: int = Field(
+        0,
+        ge=0,
+        description="Memory of an entry besides the response: key, metadata, embedding.",
+        json_schema_extra={"unit": "bytes"},
+    )
+    warmup_candidates: int = Field(
+        128, gt=0, description="Keys ranked for warm-up at each interval.", json_schema_extra={"unit": "keys"}
+    )
+    popularity_decay: float = Field(
+        0.7,
+        gt=0,
+        le=1,
+        description="What a request still counts an interval later.",
+        json_schema_extra={"unit": "ratio"},
+    )
 
 
 class TrackingConfig(BaseModel):
