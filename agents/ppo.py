@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv
 
 from agents.actor import Actor
@@ -26,6 +27,11 @@ from envs.world import Reference
 
 Array = NDArray[Any]
 Progress = Callable[[int, int], None]
+
+
+# Learning clips the reward of one interval to half of a mean interval's cost: a rare overload costs many times that,
+# and a single one would drown what the other thousand intervals teach. Judging counts all the money.
+REWARD_LIMIT = 5.0
 
 
 class SB3Lanes(VecEnv):
@@ -48,7 +54,7 @@ class SB3Lanes(VecEnv):
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for lane in np.flatnonzero(truncated):
             infos[lane] = {"terminal_observation": info["final_obs"][lane], "TimeLimit.truncated": True}
-        return observations, rewards.astype(np.float32), truncated, infos
+        return observations, np.clip(rewards, -REWARD_LIMIT, REWARD_LIMIT).astype(np.float32), truncated, infos
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -121,6 +127,7 @@ def build(env: ReplayVectorEnv, config: PPOConfig, seed: int) -> PPO:
         seed=seed,
         device="cpu",
     )
+    model.set_logger(Logger(None, []))  # its own default leaves a folder in the system's temporary one every time
     head = cast(torch.nn.Linear, model.policy.action_net)
     with torch.no_grad():
         head.weight.zero_()

@@ -1,7 +1,8 @@
 """Promotion: whether a policy version has earned to be the champion, and making it so.
 
 The rule: the lower bound of its saving against the current champion, if there is one, and against the best
-static setting are both above zero, and no constraint was violated. What was not measured counts against it.
+static setting are both above zero, and constraints were violated no more than is tolerated. What was not measured
+counts against it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class PromotionEvidence:
     """What an evaluation on held-out traffic says about one version; None where there is no data.
 
     champion: the version that was champion then, None without one. violated_intervals: control intervals in
-    which each constraint was violated, by the constraint's name, out of `intervals`.
+    which each constraint was violated, by the constraint's name, out of `intervals`. tolerated_violations: the most
+    that these may be together (an interval that violates two constraints counts twice).
     """
 
     candidate: int
@@ -58,11 +60,14 @@ class PromotionEvidence:
     saving_over_champion: Saving | None
     saving_over_best_static: Saving | None
     violated_intervals: Mapping[str, int] | None
+    tolerated_violations: int = 0
 
     def __post_init__(self) -> None:
         if self.champion is None and self.saving_over_champion is not None:
             raise InputError("promotion evidence: got a saving over the champion, but no champion")
         counts = (self.violated_intervals or {}).values()
+        if self.tolerated_violations < 0:
+            raise InputError(f"promotion evidence: got {self.tolerated_violations} tolerated, expected 0 or more")
         if self.intervals < 0 or not all(0 <= count <= self.intervals for count in counts):
             raise InputError(
                 f"promotion evidence: got {dict(self.violated_intervals or {})} violated of "
@@ -149,10 +154,14 @@ def _against_saving(rival: str, saving: Saving | None) -> list[str]:
 def _against_violations(evidence: PromotionEvidence) -> list[str]:
     if evidence.violated_intervals is None:
         return ["The constraints were not measured."]
+    counts = {name: count for name, count in sorted(evidence.violated_intervals.items()) if count}
+    tolerated = evidence.tolerated_violations
+    if sum(counts.values()) <= tolerated:
+        return []
+    excuse = f"; {tolerated} {'is' if tolerated == 1 else 'are'} tolerated in all" if tolerated else ""
     return [
-        f"Constraint {name} was violated in {count} of {evidence.intervals} control intervals."
-        for name, count in sorted(evidence.violated_intervals.items())
-        if count
+        f"Constraint {name} was violated in {count} of {evidence.intervals} control intervals{excuse}."
+        for name, count in counts.items()
     ]
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -50,36 +52,71 @@ def train_seeds(
 ) -> list[Trained]:
     """All seeds, in their order; equal seeds give equal policies however many workers there are.
 
-    progress: called with (seed, steps done, steps in all). An error in a worker is raised here.
+    progress: called with (seed, steps done, steps in all), last with all of them done. An error in a worker is raised
+    here. Whatever is raised, no worker outlives the call, nor this process.
     """
+    report = progress or _ignore
     if workers == 1:
-        return [
-            train_seed(plan, seed, None if progress is None else lambda d, n, s=seed: progress(s, d, n))  # type: ignore[misc]
-            for seed in seeds
-        ]
+        return [_train_here(plan, seed, report) for seed in seeds]
     context = get_context("spawn")  # threads of numba and torch do not survive a fork
-    with context.Manager() as manager:
-        steps = manager.Queue()
-        with ProcessPoolExecutor(min(workers, len(seeds)), context, _limit_threads) as pool:
-            futures = [pool.submit(_work, plan, seed, steps) for seed in seeds]
-            _follow(futures, steps, progress)
-            return [future.result() for future in futures]
+    steps = context.Queue()
+    pool = ProcessPoolExecutor(min(workers, len(seeds)), context, _set_up_worker, (steps,))
+    try:
+        futures = {pool.submit(_train_there, plan, seed): seed for seed in seeds}
+        _follow(futures, steps, plan.config.total_steps, report)
+        return [future.result() for future in futures]
+    except BaseException:
+        for worker in list(pool._processes.values()):  # the pool itself would wait for all seeds
+            worker.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def _work(plan: TrainingPlan, seed: int, steps: Any) -> Trained:
-    return train_seed(plan, seed, lambda done, total: steps.put((seed, done, total)))
+def _train_here(plan: TrainingPlan, seed: int, report: Callable[[int, int, int], None]) -> Trained:
+    trained = train_seed(plan, seed, lambda done, total: report(seed, done, total))
+    report(seed, plan.config.total_steps, plan.config.total_steps)
+    return trained
 
 
-def _limit_threads() -> None:
+class _Worker:
+    """What a worker process holds: where it reports its steps."""
+
+    steps: Any = None
+
+
+def _train_there(plan: TrainingPlan, seed: int) -> Trained:
+    return train_seed(plan, seed, lambda done, total: _Worker.steps.put((seed, done, total)))
+
+
+def _set_up_worker(steps: Any) -> None:
+    """One thread for numeric libraries; interrupts are left to the parent, and without it the worker ends."""
+    _Worker.steps = steps
     for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ[name] = "1"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _follow(futures: list[Future[Trained]], steps: Any, progress: Callable[[int, int, int], None] | None) -> None:
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _follow(
+    futures: dict[Future[Trained], int], steps: Any, total: int, report: Callable[[int, int, int], None]
+) -> None:
     left = set(futures)
     while left:
         done, left = wait(left, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
+        while not steps.empty():
+            report(*steps.get())
         for future in done:
             future.result()
-        while progress is not None and not steps.empty():
-            progress(*steps.get())
+            report(futures[future], total, total)
+
+
+def _ignore(seed: int, done: int, total: int) -> None:
+    """No progress is shown."""

@@ -18,7 +18,7 @@ SPACE = KnobSpace(
     warmup_ratio=Knob("warmup_ratio", "share", 0.0, 1.0, 0.0, 0.25, "linear"),
 )
 REFERENCE = KnobSettings(cache_size=2e8, ttl_seconds=600.0, warmup_ratio=0.25)
-SCALE = ObservationScale(300.0, 4.5, 11.0, 700.0, 150.0, 0.02, 2.0, 0.05)
+SCALE = ObservationScale(300.0, 4.5, 11.0, 700.0, 150.0, 0.02, 2.0, 0.05, True, False)
 TRACE_SHA256 = "ab" * 32
 PROVENANCE = Provenance(
     traffic=(

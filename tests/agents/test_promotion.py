@@ -61,6 +61,29 @@ def two_versions(registry: Registry, mlruns: Path) -> Registry:
     return registry
 
 
+@pytest.mark.parametrize(
+    ("counts", "tolerated", "promoted"), [((2, 0), 2, True), ((1, 1), 2, True), ((2, 1), 2, False)]
+)
+def test_violations_are_tolerated_up_to_a_number_in_all(
+    counts: tuple[int, int], tolerated: int, promoted: bool
+) -> None:
+    found = evidence(
+        violated_intervals={"p99_ttft": counts[0], "stale_ratio": counts[1]}, tolerated_violations=tolerated
+    )
+    assert decide(found).promote == promoted
+
+
+def test_too_many_violations_are_named_with_what_is_tolerated() -> None:
+    found = evidence(violated_intervals={"p99_ttft": 2, "stale_ratio": 0}, tolerated_violations=1)
+    reason = "Constraint p99_ttft was violated in 2 of 100 control intervals; 1 is tolerated in all."
+    assert decide(found).reasons == (reason,)
+
+
+def test_fewer_than_no_violations_cannot_be_tolerated() -> None:
+    with pytest.raises(InputError, match="got -1 tolerated, expected 0 or more"):
+        evidence(tolerated_violations=-1)
+
+
 def test_better_than_champion_and_best_static_is_promoted() -> None:
     assert decide(evidence()) == Promotion(reasons=())
     assert decide(first_evidence(1)).promote

@@ -1,0 +1,11 @@
+"""Names under which things are noted with a registered version, by training and by evaluation."""
+
+from __future__ import annotations
+
+# tags
+TRAINING = "training"  # the MLflow run that trained the version and its siblings
+EVALUATION_RUN = "evaluation_run"  # the MLflow run of the last evaluation
+TEST_SAVING = "test_saving_percent"  # of best static's cost on test traffic
+
+# metrics
+VALIDATION_SAVING = "validation_saving_ratio"  # share of best static's cost on validation traffic

@@ -1,0 +1,92 @@
+"""`setpoint evaluate`: judge a registered policy on traffic that it never saw."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agents.registry import CHALLENGER, Registry
+from agents.summary import Table, behaviour, causes, comparison, sentences
+from agents.uncertainty import Resampling
+from api.cli.loading import load_with_progress
+from api.cli.output import print_json, print_table, progress_bar, result_console
+from api.cli.registry import find_version, open_registry, parse_policy
+from caches.errors import InputError
+from tuner.config import TunerConfig, load_tuner_config
+from tuner.evaluating import JSON_FILE, Evaluated, evaluate_and_record
+
+
+def evaluate(
+    policy: Annotated[str, typer.Argument(help="Version or alias of a registered policy.")] = CHALLENGER,
+    trace: Annotated[
+        Path | None, typer.Option(help="Trace whose test part judges; trace.path of the settings by default.")
+    ] = None,
+    config_file: Annotated[
+        Path | None, typer.Option("--config", help="TOML file with settings; setpoint.toml by default.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the resampling and the random baseline.")] = 0,
+    resamples: Annotated[int, typer.Option(min=100, help="Of the bootstrap over time.")] = 2000,
+    block: Annotated[
+        int | None, typer.Option(min=1, help="Intervals per block of the bootstrap; follows from the costs by default.")
+    ] = None,
+    tracking_uri: Annotated[str | None, typer.Option(help="MLflow store, in place of tracking.uri.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Judge a policy and the other seeds of its training on held-out traffic, beside simple baselines and a bound.
+
+    Prints a table and what it says in sentences, writes pictures and evaluation.json, logs all of it to MLflow and
+    notes with the version what `setpoint promote` decides by.
+    """
+    overrides = {"trace.path": trace, "tracking.uri": tracking_uri}
+    config = load_tuner_config(config_file, Path.cwd(), os.environ, overrides)
+    registry = open_registry(config, Path.cwd())
+    find_version(registry, policy)  # before a long trace is read
+    evaluated = evaluate_with_progress(config, registry, policy, Resampling(resamples, seed, block))
+    if as_json:
+        print_json(evaluated.as_dict())
+    else:
+        print_evaluated(evaluated)
+
+
+def evaluate_with_progress(
+    config: TunerConfig, registry: Registry, policy: str, resampling: Resampling | None = None
+) -> Evaluated:
+    """`evaluate_and_record` on the trace of the settings, with a progress bar."""
+    if config.trace.path is None:
+        raise InputError("trace: got none, expected --trace, trace.path in a file or a variable")
+    recording = load_with_progress(config.trace.path)
+    with progress_bar("settings") as bar:
+        task = bar.add_task("replaying static settings for the bound", total=None)
+
+        def advance(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        how = resampling or Resampling()
+        return evaluate_and_record(config, recording, registry, parse_policy(policy), how, advance)
+
+
+def print_evaluated(evaluated: Evaluated) -> None:
+    """Tables, sentences, and where the rest is."""
+    evaluation = evaluated.evaluation
+    setting, console = evaluation.setting, result_console()
+    first, last = setting.test
+    composed = ", composed of several sources" if setting.composed else ""
+    title = (
+        f"Version {evaluated.version} on intervals {first} to {last} of {setting.trace}{composed}: "
+        f"{evaluation.requests:,} requests held out"
+    )
+    _print(title, comparison(evaluation))
+    _print(None, behaviour(evaluation))
+    _print(None, causes(evaluation))
+    console.print(" ".join(sentences(evaluation)), markup=False)
+    for sentence in (*evaluation.notes, *(f"Assumption: {one}" for one in setting.assumptions)):
+        console.print(sentence, markup=False, style="dim")
+    console.print(f"Pictures and numbers: {evaluated.folder}/ ({JSON_FILE} and PNG); MLflow run {evaluated.run_id}")
+    console.print(f"Next: setpoint promote {evaluated.version}")
+
+
+def _print(title: str | None, table: Table) -> None:
+    print_table(title, table.columns, table.rows)
