@@ -19,8 +19,10 @@ from traces.formats import (
     parquet,
     twitter,
 )
+from traces.packed import SUFFIX, check_packable, is_packed, open_packed, save_packed
 from traces.reader import Format, Head, ReadOptions
-from traces.store import is_converted, open_trace
+from traces.shipped import located
+from traces.store import check_writable, is_converted, open_trace, save_trace
 from traces.streams import first_line, uncompressed_name
 from traces.trace import Trace
 
@@ -78,6 +80,26 @@ def read_trace(path: Path | str, format_name: str | None = None, options: ReadOp
 
 
 def load_trace(path: Path | str, format_name: str | None = None, options: ReadOptions | None = None) -> Trace:
-    """Opens a converted trace, or reads a file as `read_trace` does: for every place that takes a trace."""
-    path = Path(path)
-    return open_trace(path) if is_converted(path) else read_trace(path, format_name, options)
+    """Opens a converted, packed or shipped trace, or reads a file as `read_trace` does: for all that takes a trace."""
+    path = located(Path(path))
+    if is_converted(path):
+        return open_trace(path)
+    return open_packed(path) if is_packed(path) else read_trace(path, format_name, options)
+
+
+def opens_at_once(path: Path) -> bool:
+    """Whether `load_trace` has nothing to convert."""
+    path = located(path)
+    return is_converted(path) or is_packed(path)
+
+
+def write_trace(trace: Trace, out: Path, *, overwrite: bool = False) -> str:
+    """Writes a folder NAME.trace or a file NAME.parquet, by the name of `out`; returns the sha256 of what it holds."""
+    save = save_packed if out.suffix == SUFFIX else save_trace
+    return save(trace, out, overwrite=overwrite)
+
+
+def check_output(out: Path, *, overwrite: bool) -> None:
+    """Raises InputError where `write_trace` would refuse the place, so that long work need not be done first."""
+    check = check_packable if out.suffix == SUFFIX else check_writable
+    check(out, overwrite=overwrite)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,16 +12,16 @@ import typer
 from api.cli.loading import load_with_progress
 from api.cli.output import print_json, print_table, progress_console, result_console
 from caches.errors import InputError
+from traces.catalog import check_output, write_trace
 from traces.compose import Arrivals, Span, Volume, compose
 from traces.servegen import read_lengths, read_rates
-from traces.store import check_writable, save_trace
 from traces.synthetic.config import load_workload
 from traces.synthetic.generate import synthesise
 from traces.trace import Trace
 
 
 def synth(
-    out: Annotated[Path, typer.Argument(help="Folder to write, by custom NAME.trace.")],
+    out: Annotated[Path, typer.Argument(help="Folder NAME.trace to write, or one file NAME.parquet.")],
     config: Annotated[Path | None, typer.Option(help="TOML file with the parts of the workload.")] = None,
     setting: Annotated[
         list[str] | None,
@@ -30,6 +31,7 @@ def synth(
     seed: Annotated[int, typer.Option(help="The same seed gives the same trace.")] = 0,
     rates: Annotated[Path | None, typer.Option(help="Compose: CSV of ServeGen arrival rates, gives the times.")] = None,
     keys: Annotated[Path | None, typer.Option(help="Compose: trace that gives keys and sizes.")] = None,
+    keys_licence: Annotated[str | None, typer.Option(help="Compose: licence of --keys, to be kept with it.")] = None,
     lengths: Annotated[Path | None, typer.Option(help="Compose: CSV of ServeGen lengths, gives the tokens.")] = None,
     start_day: Annotated[float | None, typer.Option(help="Compose: first day of the rates to use.")] = None,
     requests: Annotated[int | None, typer.Option(help="Compose: how many requests; all of --keys by default.")] = None,
@@ -40,11 +42,12 @@ def synth(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Make a trace: synthetic from named parts, or real arrival rates with the keys of another trace."""
-    check_writable(out, overwrite=overwrite)
-    name = out.name.removesuffix(".trace")
+    check_output(out, overwrite=overwrite)
+    name = out.name.removesuffix(".trace").removesuffix(".parquet")
     if rates is None:
         compose_only = {
             "--keys": keys,
+            "--keys-licence": keys_licence,
             "--lengths": lengths,
             "--start-day": start_day,
             "--requests": requests,
@@ -58,9 +61,13 @@ def synth(
             raise InputError("--rates: got no --keys beside it, expected the trace that gives the keys")
         span, volume = Span(days, start_day or 0.0), Volume(requests, rate_scale)
         arrivals = Arrivals(read_rates(rates), span, volume, None if lengths is None else read_lengths(lengths))
-        made = compose(arrivals, load_with_progress(keys), seed, name)
-    digest = save_trace(made, out, overwrite=overwrite)
+        made = compose(arrivals, _licensed(load_with_progress(keys), keys_licence), seed, name)
+    digest = write_trace(made, out, overwrite=overwrite)
     _report(made, out, digest, as_json=as_json)
+
+
+def _licensed(keys: Trace, licence: str | None) -> Trace:
+    return keys if licence is None else replace(keys, info=replace(keys.info, licence=licence))
 
 
 def _refuse_beside(options: Mapping[str, object], expected: str) -> None:

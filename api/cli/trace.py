@@ -9,17 +9,17 @@ from typing import Annotated
 
 import typer
 
-from api.cli.output import print_json, print_table, progress_bar, result_console
+from api.cli.loading import read_with_progress
+from api.cli.output import print_json, print_table, result_console
 from caches.errors import InputError
-from traces.catalog import FORMATS, read_trace
+from traces.catalog import FORMATS, check_output, opens_at_once, write_trace
 from traces.reader import ReadOptions, TimeUnit
-from traces.store import check_writable, is_converted, save_trace
 from traces.trace import Trace
 
 
 def convert(
     file: Annotated[Path, typer.Argument(help="Trace or log, also .gz or .zst; or a folder of Parquet files.")],
-    out: Annotated[Path, typer.Argument(help="Folder to write, by custom NAME.trace.")],
+    out: Annotated[Path, typer.Argument(help="Folder NAME.trace to write, or one file NAME.parquet.")],
     format_name: Annotated[
         str | None, typer.Option("--format", help=f"One of {', '.join(FORMATS)}; detected by default.")
     ] = None,
@@ -37,9 +37,9 @@ def convert(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Convert a trace or a log once, so that every later command opens it at once."""
-    if is_converted(file):
-        raise InputError(f"{file}: is a converted trace already, expected a trace file")
-    check_writable(out, overwrite=overwrite)
+    if opens_at_once(file):
+        raise InputError(f"{file}: is a converted trace already, expected a file in another format")
+    check_output(out, overwrite=overwrite)
     options = ReadOptions(
         columns=parse_columns(column or []),
         time_unit=time_unit,
@@ -48,9 +48,9 @@ def convert(
         limit=limit,
     )
     start = perf_counter()
-    converted = _read(file, format_name, options)
-    save_trace(converted, out, overwrite=overwrite)
-    _report(converted, out, perf_counter() - start, as_json=as_json)
+    converted = read_with_progress(file, format_name, options)
+    digest = write_trace(converted, out, overwrite=overwrite)
+    _report(replace(converted, sha256=digest), out, perf_counter() - start, as_json=as_json)
 
 
 def parse_columns(pairs: list[str]) -> dict[str, str]:
@@ -64,16 +64,6 @@ def parse_columns(pairs: list[str]) -> dict[str, str]:
             raise InputError(f"--column: got {role} twice, expected each role once")
         columns[role] = name
     return columns
-
-
-def _read(file: Path, format_name: str | None, options: ReadOptions) -> Trace:
-    with progress_bar("bytes") as bar:
-        task = bar.add_task(f"reading {file.name}", total=None)
-
-        def advance(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
-        return read_trace(file, format_name, replace(options, progress=advance))
 
 
 def _report(converted: Trace, out: Path, seconds: float, *, as_json: bool) -> None:

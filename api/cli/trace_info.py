@@ -11,6 +11,7 @@ from api.cli.loading import load_with_progress
 from api.cli.output import print_json, print_table, result_console
 from caches.errors import InputError
 from traces.plots import save_workload
+from traces.reader import ReadOptions
 from traces.streams import uncompressed_name
 from traces.workload import Distribution, Workload, analyse
 
@@ -36,7 +37,8 @@ def info(
 ) -> None:
     """Describe a trace as tables and a picture: rates, keys, repeats, sizes, tokens, entropy and drift."""
     path = _picture_path(file, png)
-    workload = analyse(load_with_progress(file, format_name, requests_per_second), window)
+    options = ReadOptions(requests_per_second=requests_per_second)
+    workload = analyse(load_with_progress(file, format_name, options), window)
     path.parent.mkdir(exist_ok=True)
     save_workload(workload, path)
     if as_json:

@@ -53,6 +53,28 @@ def test_csv_with_every_role() -> None:
     assert trace.info.assumptions == ()
 
 
+def test_csv_takes_names_that_say_the_unit(tmp_path: Path) -> None:
+    path = tmp_path / "cdn.csv"
+    path.write_text("seq,key,size_b,ttl_s\n0,a,7,60\n1,b,9,\n")
+    trace = read_trace(path, None, KEY_ONLY)
+    assert trace.size_bytes.tolist() == [7, 9]
+    assert trace.ttl_seconds is not None
+    assert np.array_equal(trace.ttl_seconds, [60, NAN], equal_nan=True)
+    assert not any("no sizes" in sentence for sentence in trace.info.assumptions)
+
+
+def test_csv_prefers_the_name_of_the_role(tmp_path: Path) -> None:
+    path = tmp_path / "both.csv"
+    path.write_text("t_s,time,key,size_bytes\n5,1,a,3\n6,3,b,4\n")
+    assert read_trace(path).arrival_seconds.tolist() == [0, 2]
+    assert read_trace(path, None, ReadOptions(columns={"time": "t_s"})).arrival_seconds.tolist() == [0, 1]
+
+
+def test_cdn_sample_has_its_sizes(shared_traces: Path) -> None:
+    trace = read_trace(shared_traces / "kv" / "adaptsize_cdn_sample.csv.zst", None, KEY_ONLY)
+    assert (len(trace), trace.num_keys, int(trace.size_bytes.max())) == (66_987, 36_815, 4_092_928)
+
+
 def test_csv_lines_count_quoted_newlines(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     header = "time,key,size\n"

@@ -1,0 +1,64 @@
+"""The first run: train on the trace that comes with Setpoint, judge on traffic that the policies never saw, promote the
+best policy or say why not.
+
+It gives the commands that a person would give, one after the other, in one process. What was done before is not done
+again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import typer
+from typer.main import get_command
+
+from agents.registry import Registry
+from api.cli.main import app
+from caches.errors import SetpointError
+from traces.catalog import load_trace
+from tuner.config import load_tuner_config
+from tuner.training import find_training, training_key
+
+CONFIG = Path(__file__).with_name("first_run.toml")
+
+
+def first_run() -> None:
+    """Not to promote is a result, not a failure."""
+    config = str(CONFIG.relative_to(Path.cwd())) if CONFIG.is_relative_to(Path.cwd()) else str(CONFIG)
+    _run(["train", "--config", config])
+    best = str(_best_version())
+    _run(["evaluate", best, "--config", config])
+    _run(["promote", best, "--config", config])
+    _say_what_next(best, config)
+
+
+def _run(arguments: list[str]) -> None:
+    typer.secho(f"\n$ setpoint {' '.join(arguments)}", bold=True)
+    get_command(app).main(arguments, prog_name="setpoint", standalone_mode=False)
+
+
+def _best_version() -> int:
+    """Of the training that has just run or was there; by version, because a champion is no longer the challenger."""
+    config = load_tuner_config(CONFIG, Path.cwd(), os.environ, {})
+    assert config.trace.path is not None
+    registry = Registry(config.tracking.resolved_uri(Path.cwd()), config.tracking.experiment, config.tracking.model)
+    training = find_training(registry, training_key(config, load_trace(config.trace.path)), config.run.seeds)
+    assert training is not None
+    return training.best.version
+
+
+def _say_what_next(version: str, config: str) -> None:
+    typer.echo("\nNext, try:")
+    typer.echo("  .venv/bin/setpoint trace info YOUR-TRACE    # what your own traffic looks like")
+    typer.echo("  .venv/bin/mlflow ui --backend-store-uri sqlite:///mlruns/mlflow.db")
+    typer.echo(f"  .venv/bin/setpoint evaluate {version} --config {config} --json")
+
+
+if __name__ == "__main__":
+    try:
+        first_run()
+    except SetpointError as error:
+        typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+        sys.exit(error.exit_code)
