@@ -14,7 +14,7 @@ UV := VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv
 # The set-up is ready when the stamp of just these requirements exists; a stamp is written last.
 STAMP := $(VENV)/ready-$(shell { cat pyproject.toml requirements.lock; echo '$(TORCH)'; } | cksum | cut -d' ' -f1)
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-BENCHMARKS = $(sort $(wildcard benchmarks/[!_]*.py))
+BENCHMARKS := $(addprefix benchmarks/,replay.py environment.py training.py tuning.py)
 
 # Networks this small gain nothing from a second thread and lose much when both cores are busy.
 export OMP_NUM_THREADS := 1
@@ -28,7 +28,7 @@ help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
 
 run: $(STAMP)  ## from nothing to a judged policy: train on a shipped trace, evaluate, promote or say why not
-	$(PYTHON) -m api.cli.first_run
+	$(PYTHON) examples/first_run.py
 
 test: $(STAMP) servers  ## the test suite, without the slow tests
 	$(PYTHON) -m pytest -n $(JOBS) -m "not slow" $(PYTEST_ARGS)
