@@ -58,7 +58,7 @@ COMPOSED = Workload(
         "serving": {"profile": "qwen-7b-a100", "max_sequences": 9},
         "prices": {"slow_request_usd": 0.001},
         "constraints": {"p99_ttft_seconds": 3.0, "max_unsafe_per_1000": 1000},
-        "ppo": {"total_steps": 400_000, "patience": 20},
+        "ppo": {"total_steps": 300_000, "patience": 20},
     },
     beats=True,
     facts=(
@@ -92,6 +92,7 @@ def trace_of(workload: Workload) -> Trace:
     """Made once and kept converted."""
     folder = CONVERTED / f"{workload.name}-{workload.requests}.trace"
     if not is_converted(folder):
+        CONVERTED.mkdir(parents=True, exist_ok=True)
         keys = load_trace(TWITTER)
         if workload.parts == (TWITTER,):
             trace = keys

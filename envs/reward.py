@@ -36,7 +36,9 @@ class Prices(BaseModel):
     warmup_price_factor: float = _price(
         0.5, "price of a warm-up as a share of a miss", "ratio", "batch interfaces sell at half price", ge=0
     )
-    stale_answer_usd: float = _price(0.0005, "one outdated answer", "USD", "assumption: about three misses", ge=0)
+    stale_answer_usd: float = _price(
+        0.0005, "one outdated answer", "USD", "assumption: about seven misses of 1,020 + 129 tokens", ge=0
+    )
     answer_lifetime_seconds: float = _price(
         604_800.0, "mean time until an answer changes", "s", "assumption: a week", gt=0
     )
@@ -44,7 +46,7 @@ class Prices(BaseModel):
         0.0005,
         "one request past the objective for its first token",
         "USD",
-        "assumption: about five misses",
+        "assumption: about seven misses of 1,020 + 129 tokens",
         ge=0,
     )
 

@@ -57,6 +57,9 @@ class Serving(BaseModel):
         "sequences",
         gt=0,
     )
+    sequence_tokens: int = _field(
+        1500, "mean tokens of a running sequence, which says how many fit beside a cache in VRAM", "tokens", gt=0
+    )
     cache_in_vram: bool = _field(False, "the cache takes its memory from the GPU, not from the host", "yes/no")
 
 

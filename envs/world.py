@@ -92,7 +92,7 @@ class World:
             backend,
             tariff_of(problem.prices),
             problem.constraints.p99_ttft_seconds,
-            float(prompt.mean() + output.mean()),
+            float(problem.serving.sequence_tokens),
             problem.expiry is Expiry.SINCE_TOUCH,
         )
         self.traffic = traffic_table(requests.key, prompt, output, edges, trace.num_keys)

@@ -62,9 +62,7 @@ class SlowLane:
         if not serving.cache_in_vram:
             return most
         free = (profile.vram_gib - profile.weights_gib) * GIB * serving.replicas - cache_bytes
-        trace = self.problem.trace
-        tokens = np.mean(trace.prompt_tokens) + np.mean(trace.output_tokens)
-        return min(max(int(free / (profile.kv_bytes_per_token * tokens)), 1), most)
+        return min(max(int(free / (profile.kv_bytes_per_token * serving.sequence_tokens)), 1), most)
 
     def _resize(self, wanted: int, now: float) -> None:
         """The busiest slots stay; new ones are free now."""

@@ -76,7 +76,8 @@ def test_every_statistic_of_every_interval_equals_the_slow_lane(
 @settings(deadline=None, max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_cache_in_vram_changes_the_number_of_slots(seed: int) -> None:
-    wanted = problem(random_trace(seed, INTERVALS, 20.0), serving=Serving(replicas=2, cache_in_vram=True))
+    serving = Serving(replicas=2, cache_in_vram=True, sequence_tokens=500)
+    wanted = problem(random_trace(seed, INTERVALS, 20.0), serving=serving)
     rows = assert_equal(wanted, seed, largest=0.9 * GIB)  # of 1 GiB beside the weights
     assert np.isfinite(column(rows, "utilisation")).all()
 
