@@ -30,7 +30,7 @@ class PPOConfig(BaseModel):
     horizon: int = _field(144, "longest episode", "intervals", gt=0)
     starts: int = _field(16, "places in training traffic where episodes start", "places", gt=0)
     evaluate_every: int = _field(10, "updates between looks at validation traffic", "updates", gt=0)
-    patience: int = _field(8, "looks without improvement before stopping early", "looks", gt=0)
+    patience: int = _field(20, "looks without improvement before stopping early", "looks", gt=0)
 
 
 def preset(name: Literal["default", "seed"]) -> PPOConfig:

@@ -45,12 +45,17 @@ def twitter_trace(requests: int | None = None) -> Trace | None:
 
 def first(trace: Trace, requests: int) -> Trace:
     """The beginning of a trace, keys numbered anew without gaps."""
-    _, key = np.unique(trace.key[:requests], return_inverse=True)
+    return part(trace, slice(requests))
+
+
+def part(trace: Trace, requests: slice) -> Trace:
+    """A stretch of a trace without optional columns, keys numbered anew without gaps."""
+    _, key = np.unique(trace.key[requests], return_inverse=True)
     return dataclasses.replace(
         trace,
-        arrival_seconds=trace.arrival_seconds[:requests],
+        arrival_seconds=trace.arrival_seconds[requests],
         key=key.astype(np.int32),
-        size_bytes=trace.size_bytes[:requests],
+        size_bytes=trace.size_bytes[requests],
         num_keys=int(key.max()) + 1,
     )
 

@@ -24,13 +24,17 @@ class Prices(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     gpu_usd_per_hour: float = _price(
-        2.0, "one GPU", "USD/h", "mid-range of rented A100 80 GB, November 2026; assumption", gt=0
+        2.0,
+        "one GPU",
+        "USD/h",
+        "A100 80 GB on demand, listed at 1.49 to 2.49 by specialised clouds in early 2026",
+        gt=0,
     )
     memory_usd_per_gib_hour: float = _price(
         0.004,
         "memory that the cache is given",
         "USD/(GiB h)",
-        "host memory of a rented server; assumption",
+        "assumption: host memory of a rented server; managed caches cost several times that",
         ge=0,
     )
     warmup_price_factor: float = _price(

@@ -116,7 +116,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
 def test_the_shipped_trace_opens_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     trace = load_trace(SHIPPED)
-    assert (len(trace), trace.num_keys) == (350_000, 61_919)
+    assert (len(trace), trace.num_keys) == (700_000, 108_163)
     assert trace.info.composed
     assert trace.info.licence == "rates Apache-2.0; keys CC-BY-4.0"
     assert trace.prompt_tokens is not None
