@@ -19,7 +19,7 @@ from agents.bundle import MANIFEST_FILE, WEIGHTS_FILE, PolicyBundle
 from agents.provenance import Provenance, TracePart, git_commit, package_versions
 from caches.errors import InputError, Mismatch
 from caches.knobs import KnobSettings
-from tests.agents.bundles import PROVENANCE, REFERENCE, SPACE, layered_weights, ppo_bundle, static_bundle
+from tests.agents.bundles import PROVENANCE, REFERENCE, SCALE, SPACE, layered_weights, ppo_bundle, static_bundle
 
 
 def rewrite(folder: Path, **changes: object) -> None:
@@ -68,6 +68,7 @@ def bundles(draw: st.DrawFn) -> PolicyBundle:
         kind="ppo",
         observation_version=draw(names),
         observation_size=sizes[0],
+        scale=dataclasses.replace(SCALE, interval_usd=draw(st.floats(1e-9, 1e9))),
         weights=layered_weights(sizes, draw(st.integers(0, 99))) | {"critic.0.weight": np.eye(2)},
         scaler=draw(st.sampled_from([None, scaler])),
         **common,
@@ -81,7 +82,7 @@ def test_round_trip_keeps_everything(bundle: PolicyBundle) -> None:
         path = Path(folder, "bundle")
         bundle.save(path)
         loaded = PolicyBundle.load(path)
-    for name in ("kind", "knob_space", "reference", "provenance", "observation_version", "observation_size"):
+    for name in ("kind", "knob_space", "reference", "provenance", "observation_version", "observation_size", "scale"):
         assert getattr(loaded, name) == getattr(bundle, name)
     assert loaded.sha256 == bundle.sha256
     assert loaded.weights.keys() == bundle.weights.keys()
@@ -113,10 +114,10 @@ def test_hash_tells_policies_apart_and_is_stable() -> None:
         "actor.0.weight": np.arange(15, dtype=np.float32).reshape(3, 5),
         "actor.0.bias": np.float32([1, 2, 3]),
     }
-    assert static_bundle().sha256 == "f17a801bcf092372976a83f39a06aa83a3b195ca70bb4fb793aff7ee90788857"
+    assert static_bundle().sha256 == "3e5f8233f867130ea7b25bc5ca1a9865b223afaa70c626d95621e5d130959714"
     assert (
         dataclasses.replace(ppo_bundle(), weights=weights).sha256
-        == "fbbf8506b172285fda81b9fadf1c26562db503c23d1445db1ac60e08decca59d"
+        == "26526e3e5508545d788c2f01b2ac3da28adc329e67c1577cf27c077b069ab852"
     )
 
 
