@@ -105,8 +105,8 @@ class SlowLane:
         prefill = self.prompt[t] / profile.prefill_tokens_per_second
         service = prefill + self.output[t] * profile.seconds_per_output_token
         self.free[self.free.index(min(self.free))] = begin + service
-        seen.ttft.append(max(begin + prefill - now, profile.hit_seconds))
-        seen.latency.append(max(begin + service - now, profile.hit_seconds))
+        seen.ttft.append(max(begin - now + prefill, profile.hit_seconds))
+        seen.latency.append(max(begin - now + service, profile.hit_seconds))
         seen.waited += begin - now
         seen.busy += service
         seen.held += service * (self.prompt[t] + self.output[t] / 2)

@@ -44,8 +44,9 @@ def first_come_first_served(
         prefill = load.prompt[t] * backend.prefill_seconds_per_token
         service = prefill + load.output[t] * backend.decode_seconds_per_token
         free[free.index(min(free))] = begin + service
-        ttft.append(max(begin + prefill - load.time[t], backend.hit_seconds))
-        latency.append(max(begin + service - load.time[t], backend.hit_seconds))
+        # the wait first: a request that waits for nothing takes exactly its prefill, which may equal the objective
+        ttft.append(max(begin - load.time[t] + prefill, backend.hit_seconds))
+        latency.append(max(begin - load.time[t] + service, backend.hit_seconds))
         waited += begin - load.time[t]
         busy += service
         held += service * (load.prompt[t] + load.output[t] / 2)
