@@ -122,15 +122,22 @@ class KnobSpace:
         """Inverse of `positions`; clamps to the range."""
         return KnobSettings(*(float(knob.value(float(p))) for knob, p in zip(self.knobs, positions, strict=True)))
 
+    def move(self, home: FloatArray, here: FloatArray, action: FloatArray) -> FloatArray:
+        """Positions after the limits: towards `home` + action, clamped to the range, by at most each largest step.
+
+        home: (3,), positions of the reference. here, action: (..., 3), current positions and offsets wished.
+        """
+        wish = np.clip(home + np.asarray(action, np.float64), 0.0, 1.0)
+        return np.asarray(np.clip(wish, here - self.max_steps, here + self.max_steps))
+
     def decide(self, action: FloatArray, reference: KnobSettings, current: KnobSettings) -> KnobSettings:
         """What an action asks for, after the limits.
 
         action: shape (3,) in [-1, 1]; the wished position is the reference's plus the action. The result
         moves from `current` towards the wish by at most each knob's largest step and stays in range.
         """
-        home, here = self.positions(reference), self.positions(current)
-        wish = np.clip(home + np.asarray(action, dtype=np.float64), 0.0, 1.0)
-        there = np.clip(wish, here - self.max_steps, here + self.max_steps)
+        home = self.positions(reference)
+        there = self.move(home, self.positions(current), action)
         values = np.array([knob.value(float(position)) for knob, position in zip(self.knobs, there, strict=True)])
         lows, highs = np.array([(knob.low, knob.high) for knob in self.knobs]).T
         # the way to a position and back rounds: the reference itself is given back to the last bit

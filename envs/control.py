@@ -110,9 +110,7 @@ class LaneControl:
         if over.size:  # the kernels check no bounds
             index, until = self.index[over[0]], self._until[over[0]]
             raise InputError(f"lane {over[0]}: got interval {index}, expected one before {until}; reset it first")
-        knobs = self.world.problem.knobs
-        wish = np.clip(self._home + np.asarray(actions, np.float64), 0.0, 1.0)
-        self.positions = np.clip(wish, self.positions - knobs.max_steps, self.positions + knobs.max_steps)
+        self.positions = self.world.problem.knobs.move(self._home, self.positions, actions)
         self.settings = self._values(self.positions)
         self.world.crew.share(
             lambda part: lane_kernels.step_lanes(

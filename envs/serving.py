@@ -87,8 +87,7 @@ def load_profile(name: str) -> ServingProfile:
 
 
 class Backend(NamedTuple):
-    """The serving model as numbers. slots: sequences at once over all replicas, with no cache in VRAM.
-    slot_bytes: VRAM of one running sequence, used only where the cache takes VRAM from them (cache_in_vram)."""
+    """The serving model as numbers, over all replicas. slots: sequences at once, with no cache in VRAM."""
 
     prefill_seconds_per_token: float
     decode_seconds_per_token: float
