@@ -18,6 +18,7 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv
 
 from agents.actor import Actor
+from agents.policy import Sight
 from agents.ppo_config import PPOConfig
 from agents.rollout import roll_out
 from caches.errors import Mismatch
@@ -82,8 +83,8 @@ class ActorPolicy:
     def reset(self, seed: int) -> None:
         """Nothing to forget."""
 
-    def act(self, observation: NDArray[np.float32]) -> NDArray[np.float64]:
-        return self.actor.act(observation)
+    def act(self, sight: Sight) -> NDArray[np.float64]:
+        return self.actor.act(sight.observation)
 
 
 @dataclass(frozen=True)

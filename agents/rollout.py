@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.policy import ControlPolicy
+from agents.policy import ControlPolicy, Ghosts, Sight
 from envs.control import LaneControl
+from envs.ghosts import GhostGrid
 from envs.interval import STATS, total_usd
 from envs.observation import ObservationScale
 from envs.world import Reference
@@ -46,9 +47,10 @@ def roll_out(
     policies: Sequence[ControlPolicy],
     part: range,
     seed: int = 0,
+    grid: GhostGrid | None = None,
 ) -> Rollout:
     """Each policy in a lane of its own, from the state the reference left at the beginning of `part` (which must be
-    marked). Policy i is reset with seed + i."""
+    marked). Policy i is reset with seed + i. grid: shown to the policies up to the interval before."""
     control = LaneControl(reference, scale, len(policies), len(part))
     checkpoint = reference.checkpoint(part.start)
     for lane, policy in enumerate(policies):
@@ -57,9 +59,29 @@ def roll_out(
     rows = np.empty((len(policies), len(part), STATS))
     settings = np.empty((len(policies), len(part), 3))
     for step in range(len(part)):
-        observations = control.observe()
-        actions = np.stack([policy.act(seen) for policy, seen in zip(policies, observations, strict=True)])
+        sights = look_around(control, grid)
+        actions = np.stack([policy.act(sight) for policy, sight in zip(policies, sights, strict=True)])
         control.step(np.clip(actions, -1.0, 1.0))
         rows[:, step], settings[:, step] = control.rows, control.settings
     names = tuple(policy.name for policy in policies)
     return Rollout(names, part, rows, settings, reference.rows[part.start : part.stop])
+
+
+def look_around(control: LaneControl, grid: GhostGrid | None) -> list[Sight]:
+    """What every lane's policy sees when its next interval begins."""
+    observations, now = control.observe(), control.now_seconds()
+    return [
+        Sight(
+            observations[lane],
+            int(control.index[lane]),
+            float(now[lane]),
+            control.rows[lane],
+            control.positions[lane],
+            None if grid is None else _known(grid, int(control.index[lane])),
+        )
+        for lane in range(control.count)
+    ]
+
+
+def _known(grid: GhostGrid, before: int) -> Ghosts:
+    return Ghosts(grid.positions, grid.usd[:, :before], grid.unsafe[:, :before])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from caches.knobs import KnobSettings
 from envs.control import Episodes, LaneControl, observation_scale
+from envs.ghosts import GhostGrid
 from envs.observation import ObservationScale
 from envs.vector_env import ReplayVectorEnv
 from envs.world import Reference, World
@@ -21,7 +22,8 @@ class Split:
 
 @dataclass(frozen=True)
 class Study:
-    """training, validation and test are disjoint ranges of intervals, each later than the one before."""
+    """training, validation and test are disjoint ranges of intervals, each later than the one before. grid: where the
+    ghosts were replayed already."""
 
     reference: Reference
     scale: ObservationScale
@@ -29,6 +31,7 @@ class Study:
     validation: range
     test: range
     episodes: Episodes
+    grid: GhostGrid | None = None
 
     @property
     def world(self) -> World:
@@ -49,6 +52,7 @@ def open_study(
     horizon: int,
     starts: int,
     scale: ObservationScale | None = None,
+    grid: GhostGrid | None = None,
 ) -> Study:
     """reference: the setting that everything is compared with, best static as a rule. scale: of the policy that is to
     be judged; by default from this world's training traffic."""
@@ -57,4 +61,4 @@ def open_study(
     trajectory = Reference(world, reference, (*episodes.starts, validation.start, test.start))
     if scale is None:
         scale = observation_scale(world, trajectory, training)
-    return Study(trajectory, scale, training, validation, test, episodes)
+    return Study(trajectory, scale, training, validation, test, episodes, grid)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,17 +9,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.baselines.best_static import GRID
 from agents.baselines.simple import HillClimber, Random, Static
 from agents.bundle import PolicyBundle
-from agents.policy import ControlPolicy
+from agents.policy import ControlPolicy, Sight
 from agents.rollout import roll_out
 from agents.study import Split, Study, open_study
 from caches.errors import Mismatch
-from caches.knobs import KnobSettings, KnobSpace
+from caches.knobs import KnobSettings
+from envs.ghosts import GhostGrid, ghost_grid
 from envs.interval import total_usd
 from envs.observation import OBSERVATION_VERSION, SIZE
-from envs.world import STATIC_BATCH, Progress, Reference, World
+from envs.world import Progress, Reference, World
 
 Array = NDArray[Any]
 Role = Literal["default", "best static", "baseline", "learned", "champion", "bound"]
@@ -36,8 +35,8 @@ class BundlePolicy:
     def reset(self, seed: int) -> None:
         """Nothing to forget."""
 
-    def act(self, observation: NDArray[np.float32]) -> NDArray[np.float64]:
-        return np.zeros(3) if self._actor is None else self._actor.act(observation)
+    def act(self, sight: Sight) -> NDArray[np.float64]:
+        return np.zeros(3) if self._actor is None else self._actor.act(sight.observation)
 
 
 @dataclass(frozen=True)
@@ -105,13 +104,14 @@ def run_tracks(
 ) -> tuple[Track, ...]:
     """Default, best static, random, hill climber, the learned in their order, the champion, the bound.
 
-    progress: called while the bound's static settings are replayed, which takes most of the time.
+    progress: called while the ghost grid is replayed, which takes most of the time where the study has none.
     """
     world, home = study.world, study.reference.settings
     knobs = world.problem.knobs
     baselines: list[ControlPolicy] = [Static("default", knobs.default(), home, knobs), Random(), HillClimber()]
     policies = [*baselines, *(contender.policy for contender in learned)]
-    rolled = roll_out(study.reference, study.scale, policies, study.test, seed)
+    grid = ghost_grid(world, progress=progress) if study.grid is None else study.grid
+    rolled = roll_out(study.reference, study.scale, policies, study.test, seed, grid)
     roles: list[Role] = ["default", "baseline", "baseline"]
     fixed = [
         Track(policy.name, role, rolled.rows[i], rolled.settings[i], home)
@@ -124,7 +124,7 @@ def run_tracks(
     still = np.tile(home.as_array(), (len(study.test), 1))
     best = Track("best static", "best static", rolled.reference_rows, still, home)
     rival = [] if champion is None else [_champion(study, champion)]
-    return (fixed[0], best, *fixed[1:], *ran, *rival, _bound(study, progress))
+    return (fixed[0], best, *fixed[1:], *ran, *rival, _bound(study, grid))
 
 
 def _champion(study: Study, champion: Champion) -> Track:
@@ -145,26 +145,14 @@ def _champion(study: Study, champion: Champion) -> Track:
     )
 
 
-def _bound(study: Study, progress: Progress | None) -> Track:
-    """Each interval at its cheapest of the static settings of the best static's grid and the reference, in hindsight.
+def _bound(study: Study, grid: GhostGrid) -> Track:
+    """Each interval at its cheapest of the ghost grid's settings and the reference, in hindsight.
 
     Every setting is replayed from the trace's start. A policy that moves between settings can be cheaper still, so this
     bounds static settings, not policies.
     """
     cheapest = study.reference.rows[study.test.start : study.test.stop].copy()
-    settings = grid_settings(study.world.problem.knobs)
-    for start in range(0, len(settings), STATIC_BATCH):
-        batch = settings[start : start + STATIC_BATCH]
-        rows = study.world.replay_static(batch, study.test.stop)[:, study.test.start :]
-        for other in rows:
-            better = total_usd(other) < total_usd(cheapest)
-            cheapest[better] = other[better]
-        if progress is not None:
-            progress(start + len(batch), len(settings))
+    for other in grid.rows[:, study.test.start : study.test.stop]:
+        better = total_usd(other) < total_usd(cheapest)
+        cheapest[better] = other[better]
     return Track("per-interval bound", "bound", cheapest, None, None)
-
-
-def grid_settings(knobs: KnobSpace) -> list[KnobSettings]:
-    """The grid of the best static's search, each setting once."""
-    axes = (np.linspace(0.0, 1.0, size) for size in GRID)
-    return list(dict.fromkeys(knobs.settings(np.array(point)) for point in itertools.product(*axes)))

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from caches.errors import InputError
 from caches.knobs import KnobSettings
-from envs import lanes as lane_kernels
 from envs import traffic as traffic_columns
 from envs.interval import STATS, total_usd
 from envs.observation import DAY_SECONDS, SIZE, ObservationScale, clock, encode, measured, whatif_table
@@ -113,7 +112,7 @@ class LaneControl:
         self.positions = self.world.problem.knobs.move(self._home, self.positions, actions)
         self.settings = self._values(self.positions)
         self.world.crew.share(
-            lambda part: lane_kernels.step_lanes(
+            lambda part: self.world.play.step_lanes(
                 self.world.scene, self.lanes, part, self.index, self.settings, self.rows
             ),
             self.count,
@@ -127,9 +126,14 @@ class LaneControl:
         before = np.maximum(self.index - 1, 0)
         signals = measured(self.rows, self.world.traffic[before], self._reference_usd[before], self.scale)
         signals[self.index == 0] = np.nan
+        phases = clock(self.now_seconds(), self.scale)
+        return encode(signals, self.positions - self._home, phases, self._whatif[self.index])
+
+    def now_seconds(self) -> Array:
+        """When each lane's next interval begins, shape (lanes,), on a clock whose zero is a midnight."""
         start = self.world.problem.trace.info.start_unix_seconds or 0.0
-        now = start + self.world.timeline.start_seconds + self.index * self.world.problem.interval_seconds
-        return encode(signals, self.positions - self._home, clock(now, self.scale), self._whatif[self.index])
+        begins = self.world.timeline.start_seconds + self.index * self.world.problem.interval_seconds
+        return np.asarray(start + begins)
 
     def settings_of(self, lane: int) -> KnobSettings:
         """Settings that were in force in the lane's last interval."""

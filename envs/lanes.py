@@ -217,6 +217,26 @@ def run_static(scene: Scene, lanes: Lanes, part: tuple[int, int], stop: int, set
             run_interval(scene, lanes, lane, index, settings[lane], rows[lane, index])
 
 
+class Play(NamedTuple):
+    """The kernels of one kind of cache. owned: names of the arrays in its lanes that are state, lane axis first; the
+    others are scratch. run_interval, step_lanes, run_static: as below."""
+
+    owned: tuple[str, ...]
+    run_interval: Callable[..., None]
+    step_lanes: Callable[..., None]
+    run_static: Callable[..., None]
+
+
+RESPONSE = Play(OWNED, run_interval, step_lanes, run_static)
+
+
+def fork(play: Play, lanes: Any, source: int, target: int) -> None:
+    """Makes one lane a copy of another."""
+    for name in play.owned:
+        array = getattr(lanes, name)
+        array[target] = array[source]
+
+
 class Crew:
     """Threads that share lanes among themselves."""
 

@@ -14,9 +14,8 @@ from caches.knobs import KnobSettings, KnobSpace
 from caches.shadow.cache import plain, requests_of
 from caches.shadow.kernel import LISTED
 from caches.stats import Expiry
-from envs import lanes as lane_kernels
 from envs.interval import STATS, Timeline, timeline_of, total_usd
-from envs.lanes import Crew, Lanes, Scene, make_lanes
+from envs.lanes import RESPONSE, Crew, Lanes, Play, Scene, make_lanes
 from envs.reward import Constraints, Prices, tariff_of
 from envs.serving import Load, Serving, ServingProfile, backend_of, gpu_seconds
 from envs.traffic import traffic_table, warmup_candidates
@@ -71,6 +70,7 @@ class World:
 
     def __init__(self, problem: Problem, threads: int = 1) -> None:
         self.crew = Crew(threads)
+        self.play: Play = RESPONSE
         trace = problem.trace
         if trace.prompt_tokens is None or trace.output_tokens is None:
             raise InputError(f"trace {trace.info.name}: got no token counts, expected them (assume_tokens adds them)")
@@ -132,9 +132,7 @@ class World:
     def _replay_batch(self, settings: Array, stop: int, rows: Array) -> None:
         room = stop * self.problem.warmup_candidates if settings[:, 2].any() else 0
         lanes = self.lanes(len(settings), room)
-        self.crew.share(
-            lambda part: lane_kernels.run_static(self.scene, lanes, part, stop, settings, rows), len(settings)
-        )
+        self.crew.share(lambda part: self.play.run_static(self.scene, lanes, part, stop, settings, rows), len(settings))
 
 
 @dataclass(frozen=True)
@@ -143,10 +141,11 @@ class Checkpoint:
 
     index: int
     lane: Lanes
+    owned: tuple[str, ...]
 
     def copy_to(self, lanes: Lanes, lane: int) -> None:
         """Makes one lane go on from here. Its room for warm-ups must hold those listed so far."""
-        for name in lane_kernels.OWNED:
+        for name in self.owned:
             source, target = getattr(self.lane, name), getattr(lanes, name)[lane : lane + 1]
             if name.startswith("warm_"):
                 target[:, : source.shape[1]] = source
@@ -203,13 +202,13 @@ def _trajectory(world: World, settings: KnobSettings, marks: list[int]) -> tuple
     values = settings.as_array()
     for index in range(len(world)):
         if index in marks:
-            checkpoints.append(Checkpoint(index, _snapshot(lanes)))
-        lane_kernels.run_interval(world.scene, lanes, 0, index, values, rows[index])
+            checkpoints.append(Checkpoint(index, _snapshot(lanes, world.play.owned), world.play.owned))
+        world.play.run_interval(world.scene, lanes, 0, index, values, rows[index])
     return rows, checkpoints
 
 
-def _snapshot(lanes: Lanes) -> Lanes:
+def _snapshot(lanes: Lanes, names: tuple[str, ...]) -> Lanes:
     listed = int(lanes.cursor[0, LISTED])
-    owned = {name: getattr(lanes, name) for name in lane_kernels.OWNED}
+    owned = {name: getattr(lanes, name) for name in names}
     kept = {name: (array[:, :listed] if name.startswith("warm_") else array).copy() for name, array in owned.items()}
     return lanes._replace(**kept)

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caches.knobs import KnobSettings, KnobSpace
-from envs.interval import column, total_usd
-from envs.reward import Constraints
+from caches.knobs import KnobSettings
+from envs.ghosts import GRID, GhostGrid, grid_settings, unsafe
+from envs.interval import total_usd
 from envs.world import Progress, World
 
 Array = NDArray[Any]
 
-GRID = (6, 8, 3)  # positions tried per knob: cache_size, ttl_seconds, warmup_ratio
 LOCAL_ROUNDS = 5  # each halves the distance to the neighbours
 
 
@@ -33,24 +32,23 @@ class StaticFit:
     tried: tuple[tuple[KnobSettings, float, float], ...]
 
 
-def unsafe(rows: Array, constraints: Constraints) -> NDArray[np.bool_]:
-    """Which intervals broke a constraint, shape rows.shape[:-1]; an interval without data broke none."""
-    late = column(rows, "p99_ttft_seconds") > constraints.p99_ttft_seconds
-    return np.asarray(late | (column(rows, "stale_ratio") > constraints.stale_ratio))
-
-
-def fit_best_static(world: World, training: range, progress: Progress | None = None) -> StaticFit:
-    """Only looks at traffic up to the end of `training`, from an empty cache at the trace's start."""
+def fit_best_static(
+    world: World, training: range, progress: Progress | None = None, grid: GhostGrid | None = None
+) -> StaticFit:
+    """Only looks at traffic up to the end of `training`, from an empty cache at the trace's start. grid: of
+    `envs.ghosts.grid_settings`, where it was replayed already."""
     knobs = world.problem.knobs
     search = _Search(world, training, progress)
-    axes = (np.linspace(0.0, 1.0, size) for size in GRID)
-    search.try_all([np.array(point) for point in itertools.product(*axes)])
+    if grid is None:
+        search.try_all(grid_settings(knobs))
+    else:
+        search.keep(grid.settings, grid.rows[:, : training.stop])
     spacing = np.array([1.0 / (size - 1) for size in GRID])
     for _ in range(LOCAL_ROUNDS):
         spacing = spacing / 2.0
         here = knobs.positions(search.best[0])
         steps = itertools.product((-1.0, 0.0, 1.0), repeat=3)
-        search.try_all([np.clip(here + spacing * np.array(step), 0.0, 1.0) for step in steps])
+        search.try_all([knobs.settings(np.clip(here + spacing * np.array(step), 0.0, 1.0)) for step in steps])
     settings, usd, broken = search.best
     limit = world.problem.constraints.max_unsafe_per_1000
     return StaticFit(settings, usd, broken, broken <= limit, tuple(search.tried.values()))
@@ -62,20 +60,22 @@ class _Search:
         self.tried: dict[KnobSettings, tuple[KnobSettings, float, float]] = {}
         self._expected = int(np.prod(GRID)) + LOCAL_ROUNDS * 26
 
-    def try_all(self, positions: Sequence[Array]) -> None:
-        knobs: KnobSpace = self.world.problem.knobs
-        new = list(dict.fromkeys(knobs.settings(p) for p in positions))
-        new = [settings for settings in new if settings not in self.tried]
+    def try_all(self, settings: Sequence[KnobSettings]) -> None:
+        new = [one for one in dict.fromkeys(settings) if one not in self.tried]
         done = len(self.tried)
 
         def report(count: int, _: int) -> None:
             if self.progress is not None:
                 self.progress(min(done + count, self._expected), self._expected)
 
-        rows = self.world.replay_static(new, self.training.stop, report)[:, self.training.start :]
+        self.keep(new, self.world.replay_static(new, self.training.stop, report))
+
+    def keep(self, settings: Sequence[KnobSettings], rows: Array) -> None:
+        """rows: (settings, training.stop, STATS)."""
+        rows = rows[:, self.training.start :]
         broken = 1000.0 * unsafe(rows, self.world.problem.constraints).mean(axis=1)
-        for settings, usd, share in zip(new, total_usd(rows).sum(axis=1), broken, strict=True):
-            self.tried[settings] = (settings, float(usd), float(share))
+        for one, usd, share in zip(settings, total_usd(rows).sum(axis=1), broken, strict=True):
+            self.tried[one] = (one, float(usd), float(share))
 
     @property
     def best(self) -> tuple[KnobSettings, float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.policy import Sight
 from caches.knobs import KnobSettings, KnobSpace
 from envs.observation import names
 
@@ -23,7 +24,7 @@ class Static:
     def reset(self, seed: int) -> None:
         """Nothing to forget."""
 
-    def act(self, observation: NDArray[np.float32]) -> FloatArray:
+    def act(self, sight: Sight) -> FloatArray:
         return self._action
 
 
@@ -38,7 +39,7 @@ class Random:
     def reset(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
 
-    def act(self, observation: NDArray[np.float32]) -> FloatArray:
+    def act(self, sight: Sight) -> FloatArray:
         return self._random.uniform(-1.0, 1.0, 3)
 
 
@@ -60,9 +61,9 @@ class HillClimber:
         self._knob, self._before = 0, 0.0
         self._seen: list[float] = []
 
-    def act(self, observation: NDArray[np.float32]) -> FloatArray:
-        if observation[KNOWN_SAVING]:
-            self._seen.append(float(observation[SAVING]))
+    def act(self, sight: Sight) -> FloatArray:
+        if sight.observation[KNOWN_SAVING]:
+            self._seen.append(float(sight.observation[SAVING]))
         if len(self._seen) >= self.patience:
             self._judge(float(np.mean(self._seen)))
             self._seen = []

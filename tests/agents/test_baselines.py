@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.baselines.best_static import GRID, LOCAL_ROUNDS, fit_best_static, unsafe
+from agents.baselines.best_static import LOCAL_ROUNDS, fit_best_static
 from agents.baselines.simple import KNOWN_SAVING, SAVING, HillClimber, Random, Static
+from agents.policy import Sight
+from envs.ghosts import GRID, ghost_grid, unsafe
 from envs.interval import COLUMN, STATS, column, total_usd
 from envs.observation import SIZE
 from envs.reward import Constraints
@@ -38,6 +40,10 @@ def test_best_static_is_no_dearer_than_any_point_of_the_grid(world: World) -> No
     tried = {settings: cost for settings, cost, _ in fit.tried}
     assert [tried[settings] for settings in everywhere] == pytest.approx(usd.tolist())
     assert fit.usd == min(tried.values())
+
+
+def test_best_static_takes_a_replayed_grid_for_its_own(world: World) -> None:
+    assert fit_best_static(world, TRAINING, grid=ghost_grid(world)) == fit_best_static(world, TRAINING)
 
 
 def test_best_static_goes_on_between_the_points_of_the_grid(world: World) -> None:
@@ -104,11 +110,11 @@ def test_progress_never_goes_back(world: World) -> None:
     assert all(done <= total for done, total in calls)
 
 
-def seen(saving: float | None) -> np.ndarray:
+def seen(saving: float | None) -> Sight:
     observation = np.zeros(SIZE, np.float32)
     if saving is not None:
         observation[SAVING], observation[KNOWN_SAVING] = saving, 1.0
-    return observation
+    return Sight(observation, 0, 0.0, np.full(STATS, np.nan), np.zeros(3))
 
 
 def test_static_wishes_for_its_setting_whatever_it_sees() -> None:

@@ -18,10 +18,11 @@ from agents.figures import draw_causes, draw_cost, draw_settings, save_pictures
 from agents.judge import Judgement, evidence, judge, require_held_out
 from agents.provenance import Provenance, TracePart
 from agents.study import Split, Study, open_study
-from agents.tracks import BundlePolicy, Champion, Contender, grid_settings, require_fit, study_for
+from agents.tracks import BundlePolicy, Champion, Contender, require_fit, study_for
 from agents.uncertainty import Resampling
 from caches.errors import Mismatch
 from caches.knobs import KnobSettings, KnobSpace
+from envs.ghosts import grid_settings
 from envs.interval import column, total_usd
 from envs.observation import OBSERVATION_VERSION, SIZE
 from envs.reward import Constraints

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from agents.baselines.simple import Random, Static
+from agents.policy import Sight
 from agents.rollout import roll_out
 from agents.study import Split, open_study
 from caches.errors import InputError
@@ -30,8 +31,8 @@ class Scripted:
         self.seeds.append(seed)
         self.seen = []
 
-    def act(self, observation: np.ndarray) -> np.ndarray:
-        self.seen.append(observation)
+    def act(self, sight: Sight) -> np.ndarray:
+        self.seen.append(sight.observation)
         return self.actions[len(self.seen) - 1]
 
 

@@ -1,0 +1,64 @@
+"""Ghost caches: a grid of settings, each held fixed from the trace's start, on the same requests."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caches.knobs import KnobSettings, KnobSpace
+from envs.interval import column, total_usd
+from envs.reward import Constraints
+from envs.world import Progress, World
+
+Array = NDArray[Any]
+
+GRID = (6, 8, 3)  # positions per knob: cache_size, ttl_seconds, warmup_ratio
+
+
+@dataclass(frozen=True)
+class GhostGrid:
+    """settings: one per ghost. positions: (ghosts, 3). rows: (ghosts, intervals, STATS)."""
+
+    settings: tuple[KnobSettings, ...]
+    positions: Array
+    rows: Array
+    constraints: Constraints
+
+    @cached_property
+    def usd(self) -> Array:
+        """Cost in each interval, shape (ghosts, intervals)."""
+        return total_usd(self.rows)
+
+    @cached_property
+    def unsafe(self) -> NDArray[np.bool_]:
+        """Which intervals broke a constraint, shape (ghosts, intervals)."""
+        return unsafe(self.rows, self.constraints)
+
+
+def unsafe(rows: Array, constraints: Constraints) -> NDArray[np.bool_]:
+    """Which intervals broke a constraint, shape rows.shape[:-1]; an interval without data broke none."""
+    late = column(rows, "p99_ttft_seconds") > constraints.p99_ttft_seconds
+    return np.asarray(late | (column(rows, "stale_ratio") > constraints.stale_ratio))
+
+
+def grid_settings(knobs: KnobSpace, sizes: Sequence[int] = GRID) -> list[KnobSettings]:
+    """Evenly spaced positions of every knob, each with each; a setting that occurs twice counts once."""
+    axes = (np.linspace(0.0, 1.0, size) for size in sizes)
+    return list(dict.fromkeys(knobs.settings(np.array(point)) for point in itertools.product(*axes)))
+
+
+def ghost_grid(
+    world: World, settings: Sequence[KnobSettings] | None = None, progress: Progress | None = None
+) -> GhostGrid:
+    """Replays the settings (by default `grid_settings`) over the whole trace."""
+    problem = world.problem
+    every = tuple(grid_settings(problem.knobs) if settings is None else settings)
+    rows = world.replay_static(every, len(world), progress)
+    positions = np.array([problem.knobs.positions(one) for one in every])
+    return GhostGrid(every, positions, rows, problem.constraints)
