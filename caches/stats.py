@@ -49,3 +49,33 @@ class CacheStats:
         """In [0, 1]; None without requested bytes."""
         requested = self.hit_bytes + self.miss_bytes
         return self.hit_bytes / requested if requested else None
+
+
+@dataclass(frozen=True)
+class PrefixStats:
+    """Counters of a prefix cache since it began, all in blocks, and what it holds now (`upper_blocks`, `lower_blocks`).
+
+    upper_hits + lower_hits + misses = blocks asked for. An expiration or an eviction leaves the upper tier for the
+    lower one, a drop leaves the lower one, a refusal found everything in the upper tier in use. A warm-up is a block
+    copied up ahead of any request.
+    """
+
+    upper_hits: int = 0
+    lower_hits: int = 0
+    misses: int = 0
+    expirations: int = 0
+    evictions: int = 0
+    refusals: int = 0
+    warmups: int = 0
+    drops: int = 0
+    upper_blocks: int = 0
+    lower_blocks: int = 0
+
+    @property
+    def hits(self) -> int:
+        return self.upper_hits + self.lower_hits
+
+    @property
+    def hit_ratio(self) -> float | None:
+        """Share of the blocks asked for; None without any."""
+        return self.hits / (self.hits + self.misses) if self.hits + self.misses else None

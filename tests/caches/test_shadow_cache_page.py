@@ -1,4 +1,4 @@
-"""The example in docs/shadow-cache.md, run."""
+"""The examples in docs/shadow-cache.md, run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import pytest
 PAGE = (Path(__file__).parents[2] / "docs" / "shadow-cache.md").read_text(encoding="utf-8")
 
 
-def test_the_example_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    code = PAGE.partition("```python\n")[2].partition("```")[0]
+EXAMPLES = [part.partition("```")[0] for part in PAGE.split("```python\n")[1:]]
+
+
+@pytest.mark.parametrize("code", EXAMPLES, ids=["responses", "prefixes"])
+def test_an_example_prints_what_it_says(code: str, capsys: pytest.CaptureFixture[str]) -> None:
     exec(code, {})
-    assert capsys.readouterr().out.strip() == code.rstrip().rpartition("# ")[2]
+    said = [line.rpartition("# ")[2] for line in code.splitlines() if line.startswith("print(")]
+    assert capsys.readouterr().out.splitlines() == said
