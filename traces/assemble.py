@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caches.errors import InputError
+from traces.blocks import coarse_chains, coarsened
 from traces.encode import Encoder, renumber
 from traces.reader import Chunk, Format, ReadOptions
 from traces.store import trace_sha256
@@ -35,6 +36,10 @@ def read_format(path: Path, trace_format: Format, options: ReadOptions) -> Trace
     rate = options.requests_per_second
     if rate is not None and not 0 < rate < float("inf"):
         raise InputError(f"requests per second: got {rate}, expected a number above 0")
+    if options.sessions_per_day is not None and not trace_format.untimed_sessions:
+        raise InputError(f"{path}: holds no sessions without start times, so sessions per day cannot be set")
+    if options.coarsen < 1:
+        raise InputError(f"coarsen: got {options.coarsen}, expected at least 1")
     assembly = _Assembly(path, options)
     for chunk in _limited(trace_format.read(path, options), options.limit):
         assembly.add(chunk)
@@ -65,6 +70,7 @@ class _Assembly:
         self._keys = Encoder()
         self._key_type: Any = None
         self._namespaces: Encoder | None = None
+        self._sessions: Encoder | None = None
         self._columns: dict[str, list[Any]] = {}
         self._assumptions: set[str] = set()
         self._origin: Any = None
@@ -82,11 +88,10 @@ class _Assembly:
             self._keep("ttl_seconds", ttl.astype(np.float32))
         if chunk.operation is not None:
             self._keep("operation", chunk.operation)
-        if chunk.blocks is not None:
-            self._block_size_tokens = chunk.blocks.block_size_tokens
-            first, last = chunk.blocks.offsets[0], chunk.blocks.offsets[-1]
-            self._keep("block_counts", np.diff(chunk.blocks.offsets))
-            self._keep("block_hashes", chunk.blocks.hashes[first:last])
+        self._add_blocks(chunk)
+        if chunk.session is not None:
+            self._sessions = self._sessions or Encoder()
+            self._sessions.add(chunk.session)
         if chunk.namespace is not None:
             self._namespaces = self._namespaces or Encoder()
             self._namespaces.add(chunk.namespace)
@@ -126,6 +131,7 @@ class _Assembly:
             output_tokens=columns.get("output_tokens"),
             ttl_seconds=_unless(columns.get("ttl_seconds"), np.isnan),
             operation=_unless(columns.get("operation"), lambda column: column == Operation.READ),
+            session=None if self._sessions is None else self._sessions.finish()[0],
             block_offsets=offsets,
             block_hashes=columns.get("block_hashes"),
         )
@@ -161,6 +167,20 @@ class _Assembly:
             bad = (column < 0) | (column > INT32_MAX)
             _refuse(chunk, bad, name, column, f"an integer from 0 to {INT32_MAX}")
             self._keep(name, column.astype(np.int32))
+
+    def _add_blocks(self, chunk: Chunk) -> None:
+        factor, blocks = self._options.coarsen, chunk.blocks
+        if blocks is None:
+            if factor > 1:
+                raise InputError(f"{self._path}: has no prompt blocks, so they cannot be coarsened")
+            return
+        offsets, hashes = blocks.offsets, blocks.hashes
+        if factor > 1:
+            offsets, hashes = coarse_chains(offsets, hashes, factor)
+            self._assume(coarsened(blocks.block_size_tokens, factor))
+        self._block_size_tokens = blocks.block_size_tokens * factor
+        self._keep("block_counts", np.diff(offsets))
+        self._keep("block_hashes", hashes[offsets[0] : offsets[-1]])
 
     def _arrival_seconds(self) -> tuple[FloatArray, float | None]:
         rate = self._options.requests_per_second
@@ -223,6 +243,8 @@ def _in_order(trace: Trace) -> Trace:
     )
     moved = {name: getattr(trace, name)[order] for name in names if getattr(trace, name) is not None}
     moved["key"], _ = renumber(trace.key[order])
+    if trace.session is not None:
+        moved["session"], _ = renumber(trace.session[order])
     if trace.block_offsets is not None and trace.block_hashes is not None:
         counts = np.diff(trace.block_offsets)[order]
         moved["block_offsets"] = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

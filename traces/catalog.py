@@ -8,6 +8,7 @@ from pathlib import Path
 from caches.errors import InputError
 from traces.assemble import read_format
 from traces.formats import (
+    agent_sessions,
     azure,
     cachelib,
     delimited,
@@ -34,6 +35,7 @@ FORMATS: dict[str, Format] = {
         keys,
         parquet,
         mooncake,
+        agent_sessions,
         openai_log,
         twitter,
         azure,

@@ -77,28 +77,28 @@ def compose(arrivals: Arrivals, keys: Trace, seed: int, name: str = "composed") 
     """
     if seed < 0:
         raise InputError(f"seed: got {seed}, expected a whole number from 0 on")
-    start, stop = _windows(arrivals)
+    start, stop = windows_of(arrivals.rates, arrivals.span)
     expected = arrivals.rates.expected_requests(start, stop)
     if expected.sum() <= 0:
         raise InputError(f"{arrivals.rates.name}: got no traffic in these days, expected some")
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_Stream.ARRIVALS,)))
     count = _request_count(arrivals, float(expected.sum()), keys, rng)
-    times = _arrival_times(expected, count, rng)
+    times = arrival_times(expected, count, rng)
     fit = None if arrivals.lengths is None else fit_lengths(arrivals.lengths, arrivals.rates, start, stop)
     scale = arrivals.volume.rate_scale or count / float(expected.sum())
     info = _info(name, arrivals, keys, _Facts(start, stop, count, scale, seed, fit))
     return _join(info, times, keys, _tokens(keys.key[:count], fit, seed))
 
 
-def _windows(arrivals: Arrivals) -> tuple[int, int]:
-    """First and last + 1 window of the days asked for."""
-    span, there = arrivals.span, arrivals.rates.days
+def windows_of(rates: ArrivalRates, span: Span) -> tuple[int, int]:
+    """First and last + 1 window of the days asked for. Raises InputError where the rates do not have them."""
+    there = rates.days
     if not 0 <= span.start_day < there:
         raise InputError(f"start_day: got {span.start_day}, expected 0 to below {there:g}")
     days = there - span.start_day if span.days is None else span.days
     if not (days > 0 and span.start_day + days <= there + 1e-9):
         most = there - span.start_day
-        raise InputError(f"days: got {days}, expected above 0 to {most:g}, as {arrivals.rates.name} has")
+        raise InputError(f"days: got {days}, expected above 0 to {most:g}, as {rates.name} has")
     windows_per_day = 86400 / RATE_WINDOW_SECONDS
     start = round(span.start_day * windows_per_day)
     return start, max(round((span.start_day + days) * windows_per_day), start + 1)
@@ -121,7 +121,7 @@ def _request_count(arrivals: Arrivals, expected: float, keys: Trace, rng: np.ran
     return int(min(max(rng.poisson(mean), 1), there))
 
 
-def _arrival_times(expected: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
+def arrival_times(expected: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
     """`count` ascending times from the start of the first window, with density proportional to `expected`."""
     cumulative = np.concatenate([[0.0], np.cumsum(expected)])
     edges = RATE_WINDOW_SECONDS * np.arange(len(cumulative), dtype=np.float64)
@@ -160,6 +160,7 @@ def _join(info: TraceInfo, times: FloatArray, keys: Trace, tokens: tuple[Int32Ar
         output_tokens=None if output is None else output[:count],
         ttl_seconds=None if keys.ttl_seconds is None else keys.ttl_seconds[:count],
         operation=None if keys.operation is None else keys.operation[:count],
+        session=None if keys.session is None else keys.session[:count],
         block_offsets=offsets,
         block_hashes=chains,
     )

@@ -34,6 +34,7 @@ NAMES = {
     "output_tokens": "output_tokens",
     "ttl_seconds": "ttl",
     "operation": "operation",
+    "session": "session",
 }
 MILLISECONDS = pa.timestamp("ms")
 

@@ -45,7 +45,8 @@ class Chunk:
     time: seconds as float64 or nanoseconds as int64 (the same in every chunk), from any origin; None where
     the source has only an order. size (bytes), prompt_tokens, output_tokens: int64, None where the source has
     none. ttl_seconds: float64, NaN where a request has none. operation: uint8 of Operation. namespace: a
-    pyarrow array of strings. A column is present in all chunks of a file or in none.
+    pyarrow array of strings. session: a pyarrow array as for keys. A column is present in all chunks of a file or in
+    none.
     locate: row of this chunk -> its place in the file; called only for an error.
     names: this module's column name -> the source's name for it, where they differ.
     assumptions: sentences about columns that the format models; repeated ones count once.
@@ -60,6 +61,7 @@ class Chunk:
     ttl_seconds: NDArray[np.float64] | None = None
     operation: NDArray[np.uint8] | None = None
     namespace: Any = None
+    session: Any = None
     blocks: Blocks | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
@@ -92,7 +94,9 @@ class ReadOptions:
     columns: for formats without fixed names, role -> column, for example {"time": "ts"}. time_unit: None
     takes the format's own. requests_per_second: spacing for a source without arrival times. sort: put
     requests in order of time instead of refusing a file where time steps back. limit: stop after so many
-    requests. chunk_bytes: how much is read at a time; the result does not depend on it.
+    requests. sessions_per_day: spacing of the starts, for a source of sessions without them. coarsen: how many
+    consecutive prompt blocks are read as one (traces.blocks). chunk_bytes: how much is read at a time; the result does
+    not depend on it.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -100,6 +104,8 @@ class ReadOptions:
     requests_per_second: float | None = None
     sort: bool = False
     limit: int | None = None
+    sessions_per_day: float | None = None
+    coarsen: int = 1
     chunk_bytes: int = 8 * 2**20
     progress: Progress | None = None
 
@@ -114,10 +120,12 @@ class Head(NamedTuple):
 @dataclass(frozen=True)
 class Format:
     """One trace format. `read` streams and raises InputError; `recognises` answers True only where the head
-    of the file leaves no doubt.
+    of the file leaves no doubt. untimed_sessions: whether it holds sessions without start times, which
+    `ReadOptions.sessions_per_day` spaces.
     """
 
     name: str
     summary: str
     read: Callable[[Path, ReadOptions], Iterator[Chunk]]
     recognises: Callable[[Head], bool]
+    untimed_sessions: bool = False

@@ -46,9 +46,11 @@ class Trace:
     arrival_seconds: float64, from the trace's start, never decreasing. key: int32, dense: every number in
     [0, num_keys) occurs. size_bytes: int32, of the response. prompt_tokens, output_tokens: int32, or None
     where the source has none. namespace: int32 index into `info.namespaces`. ttl_seconds: float32, NaN where a
-    request has none. operation: uint8 of Operation, None when all are READ. block_offsets (int64, n + 1) and
-    block_hashes (int64) hold each prompt's chain of block ids: request i's are
-    block_hashes[block_offsets[i] : block_offsets[i + 1]], in prompt order.
+    request has none. operation: uint8 of Operation, None when all are READ. session: int32, numbered by first
+    appearance, who is asking: requests of one number are turns of one conversation or one agent at work; None where
+    the source does not say. block_offsets (int64, n + 1) and block_hashes (int64) hold each prompt's chain of block
+    ids: request i's are block_hashes[block_offsets[i] : block_offsets[i + 1]], in prompt order. Where there are
+    chains, `key` stands for the whole prompt.
     """
 
     info: TraceInfo
@@ -61,6 +63,7 @@ class Trace:
     output_tokens: Int32Array | None = None
     ttl_seconds: NDArray[np.float32] | None = None
     operation: NDArray[np.uint8] | None = None
+    session: Int32Array | None = None
     block_offsets: NDArray[np.int64] | None = None
     block_hashes: NDArray[np.int64] | None = None
     sha256: str = field(default="", compare=False)
@@ -92,4 +95,5 @@ COLUMNS = (
     "output_tokens",
     "ttl_seconds",
     "operation",
+    "session",
 )

@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from traces.blocks import block_reuse, token_hit_ratio
 from traces.drift import WindowStats, entropy_bits, windows
 from traces.trace import FloatArray, Int32Array, Trace
 
@@ -50,6 +51,26 @@ class Distribution:
 
 
 @dataclass(frozen=True, eq=False)
+class PromptBlocks:
+    """The blocks that prompts are made of, and what an endless cache that starts empty would find again of them.
+
+    references: blocks of all prompts. different: chains of blocks that differ. token_hit_ratio: tokens of leading runs
+    of blocks seen before / prompt tokens. per_prompt: blocks of a prompt, over requests. reuse_seconds: time since the
+    last use of a block, over blocks used again. sessions, session_gap_seconds: how many sessions there are, and the
+    time between two consecutive requests of one; None where the trace does not tell sessions.
+    """
+
+    block_size_tokens: int | None
+    references: int
+    different: int
+    token_hit_ratio: float | None
+    per_prompt: Distribution | None
+    reuse_seconds: Distribution | None
+    sessions: int | None
+    session_gap_seconds: Distribution | None
+
+
+@dataclass(frozen=True, eq=False)
 class Workload:
     """The analysis of one trace.
 
@@ -58,7 +79,7 @@ class Workload:
     request. mean_rate_rps: requests / span. Sizes and tokens are over requests, not keys. reuse_seconds: time
     between two consecutive requests of one key. entropy_change_bits, js_distance, js_floor: means over the
     windows, formulas in `traces.drift`. rate: requests per second (y) in bins that start at x; popularity:
-    requests (y) of the key of rank x, the most requested being rank 1.
+    requests (y) of the key of rank x, the most requested being rank 1. blocks: None for a trace without prompt blocks.
     """
 
     name: str
@@ -80,6 +101,7 @@ class Workload:
     prompt_tokens: Distribution | None
     output_tokens: Distribution | None
     reuse_seconds: Distribution | None
+    blocks: PromptBlocks | None
     popularity: Curve
     rate_bin_seconds: float | None
     rate: Curve | None
@@ -125,6 +147,7 @@ def analyse(trace: Trace, window_seconds: float | None = None) -> Workload:
         prompt_tokens=None if trace.prompt_tokens is None else distribution(trace.prompt_tokens),
         output_tokens=None if trace.output_tokens is None else distribution(trace.output_tokens),
         reuse_seconds=distribution(reuse_seconds(trace)) if span > 0 else None,
+        blocks=prompt_blocks(trace),
         popularity=_popularity(counts),
         rate_bin_seconds=bin_seconds,
         rate=None if bin_seconds is None else _rate(trace, bin_seconds),
@@ -147,20 +170,46 @@ def round_seconds(at_least: float) -> float:
     return next(float(unit * m * power) for m in (1, 2, 5, 10) if at_least <= unit * m * power)
 
 
-def distribution(values: NDArray[Any]) -> Distribution | None:
-    """Quantiles and cumulative distribution of a column, or None if it is empty."""
-    n = len(values)
-    if n == 0:
+def distribution(values: NDArray[Any], times: NDArray[np.int64] | None = None) -> Distribution | None:
+    """Quantiles and cumulative distribution of a column, or None if it is empty.
+
+    times: how often each value occurs, each at least once; once if None.
+    """
+    if len(values) == 0:
         return None
-    ordered = np.sort(values)
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    reached = np.arange(1, len(values) + 1) if times is None else np.cumsum(times[order])
+    n = int(reached[-1])
 
     def at(percent: int) -> float:
-        return float(ordered[(n * percent + 99) // 100 - 1])
+        return float(ordered[np.searchsorted(reached, (n * percent + 99) // 100)])
 
     steps = np.arange(1, CURVE_POINTS + 1)
-    index = (n * steps + CURVE_POINTS - 1) // CURVE_POINTS - 1
-    cdf = Curve(ordered[index].astype(np.float64), (index + 1) / n)
+    rank = (n * steps + CURVE_POINTS - 1) // CURVE_POINTS
+    cdf = Curve(ordered[np.searchsorted(reached, rank)].astype(np.float64), rank / n)
     return Distribution(Quantiles(at(50), at(90), at(99), float(ordered[-1])), cdf)
+
+
+def prompt_blocks(trace: Trace) -> PromptBlocks | None:
+    """None for a trace without prompt blocks."""
+    reuse = block_reuse(trace)
+    if reuse is None or trace.block_offsets is None:
+        return None
+    session, gaps = trace.session, None
+    sessions = None if session is None else int(session.max()) + 1
+    if session is not None and sessions is not None:
+        gaps = distribution(_reuse(trace.arrival_seconds, session, sessions))
+    return PromptBlocks(
+        block_size_tokens=trace.info.block_size_tokens,
+        references=int(trace.block_offsets[-1]),
+        different=reuse.different,
+        token_hit_ratio=token_hit_ratio(trace, reuse),
+        per_prompt=distribution(np.diff(trace.block_offsets)),
+        reuse_seconds=distribution(reuse.gap_seconds, reuse.blocks),
+        sessions=sessions,
+        session_gap_seconds=gaps,
+    )
 
 
 def reuse_seconds(trace: Trace) -> FloatArray:

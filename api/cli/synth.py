@@ -63,7 +63,7 @@ def synth(
         arrivals = Arrivals(read_rates(rates), span, volume, None if lengths is None else read_lengths(lengths))
         made = compose(arrivals, _licensed(load_with_progress(keys), keys_licence), seed, name)
     digest = write_trace(made, out, overwrite=overwrite)
-    _report(made, out, digest, as_json=as_json)
+    report(made, out, digest, as_json=as_json)
 
 
 def _licensed(keys: Trace, licence: str | None) -> Trace:
@@ -83,7 +83,8 @@ def _synthetic(config: Path | None, settings: list[str], days: float | None, see
     return synthesise(workload, seed, name)
 
 
-def _report(made: Trace, out: Path, digest: str, *, as_json: bool) -> None:
+def report(made: Trace, out: Path, digest: str, *, as_json: bool) -> None:
+    """What was made and written to `out`, as a table or as JSON."""
     if as_json:
         print_json(
             {

@@ -31,6 +31,10 @@ def convert(
     requests_per_second: Annotated[
         float | None, typer.Option(help="Even spacing for a source without arrival times.")
     ] = None,
+    sessions_per_day: Annotated[
+        float | None, typer.Option(help="Even spacing for a source of sessions without start times.")
+    ] = None,
+    coarsen: Annotated[int, typer.Option(help="How many consecutive prompt blocks to join into one.")] = 1,
     sort: Annotated[bool, typer.Option("--sort", help="Put requests in order of time.")] = False,
     limit: Annotated[int | None, typer.Option(help="Read only so many requests.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a converted trace.")] = False,
@@ -46,6 +50,8 @@ def convert(
         requests_per_second=requests_per_second,
         sort=sort,
         limit=limit,
+        sessions_per_day=sessions_per_day,
+        coarsen=coarsen,
     )
     start = perf_counter()
     converted = read_with_progress(file, format_name, options)

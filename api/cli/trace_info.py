@@ -13,7 +13,7 @@ from caches.errors import InputError
 from traces.plots import save_workload
 from traces.reader import ReadOptions
 from traces.streams import uncompressed_name
-from traces.workload import Distribution, Workload, analyse
+from traces.workload import Distribution, PromptBlocks, Workload, analyse
 
 PICTURES = Path("out")
 
@@ -59,12 +59,18 @@ def _picture_path(file: Path, png: Path | None) -> Path:
 def _print(workload: Workload, path: Path) -> None:
     print_table(None, ("trace", workload.name), _summary(workload))
     columns = ("over requests", "p50", "p90", "p99", "max")
-    lines = (
+    lines = [
         ("response size, bytes", workload.size_bytes),
         ("prompt tokens", workload.prompt_tokens),
         ("output tokens", workload.output_tokens),
         ("time to the next request of the key, s", workload.reuse_seconds),
-    )
+    ]
+    if (blocks := workload.blocks) is not None:
+        lines += [
+            ("blocks of a prompt", blocks.per_prompt),
+            ("time since a block's last use, s (over blocks used again)", blocks.reuse_seconds),
+            ("time between requests of a session, s", blocks.session_gap_seconds),
+        ]
     print_table(None, columns, [(label, *_quantiles(column)) for label, column in lines])
     console = result_console()
     for sentence in workload.assumptions:
@@ -75,7 +81,7 @@ def _print(workload: Workload, path: Path) -> None:
 def _summary(workload: Workload) -> list[tuple[str, str]]:
     windows = "" if workload.window_seconds is None else f" between windows of {workload.window_seconds:g} s"
     composed = " (composed of several sources)" if workload.composed else ""
-    return [
+    rows = [
         ("source", workload.source + composed),
         ("requests", f"{workload.requests:,}"),
         ("span", f"{workload.span_seconds:,.1f} s"),
@@ -88,6 +94,16 @@ def _summary(workload: Workload) -> list[tuple[str, str]]:
         (f"entropy change{windows}, mean", _number(workload.entropy_change_bits, ".3f", " bits")),
         (f"Jensen-Shannon distance{windows}, mean", _number(workload.js_distance, ".3f", "")),
         ("the same from sampling alone", _number(workload.js_floor, ".3f", "")),
+    ]
+    return rows if workload.blocks is None else [*rows, *_block_rows(workload.blocks)]
+
+
+def _block_rows(blocks: PromptBlocks) -> list[tuple[str, str]]:
+    return [
+        ("prompt blocks", f"{blocks.references:,} of {_number(blocks.block_size_tokens, ',', ' tokens')}"),
+        ("different prompt blocks", f"{blocks.different:,}"),
+        ("token hit ratio of an endless cache", _number(blocks.token_hit_ratio, ".4f", "")),
+        ("sessions", _number(blocks.sessions, ",", "")),
     ]
 
 

@@ -166,6 +166,7 @@ class ReaderContract:
                 column=columns,
                 time_unit=sample.options.time_unit,
                 requests_per_second=sample.options.requests_per_second,
+                sessions_per_day=sample.options.sessions_per_day,
                 as_json=True,
             )
 

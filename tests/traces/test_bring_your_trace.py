@@ -38,7 +38,7 @@ def _run(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[s
 
 def test_commands_run_in_order(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = _blocks("sh")
-    assert len(commands) == 8
+    assert len(commands) == 9
     for command in commands:
         _, error = _run(command, workplace, monkeypatch)
         assert error is None, command

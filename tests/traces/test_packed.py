@@ -31,6 +31,7 @@ def sample(arrivals: list[float] | None = None) -> Trace:
         output_tokens=np.array([0, 1, 0], np.int32),
         namespace=np.array([0, 1, 0], np.int32),
         ttl_seconds=np.array([np.nan, 1.5, np.nan], np.float32),
+        session=np.array([0, 1, 1], np.int32),
         info=TraceInfo("tiny", "by hand", "CC0", composed=True, assumptions=("One.", "Two."), namespaces=("a", "b")),
     )
 
@@ -66,7 +67,16 @@ def test_it_is_a_plain_table_too(tmp_path: Path) -> None:
     file = tmp_path / "tiny.parquet"
     save_packed(sample(), file)
     table = pq.read_table(file)
-    assert table.column_names == ["time", "key", "size", "namespace", "prompt_tokens", "output_tokens", "ttl"]
+    assert table.column_names == [
+        "time",
+        "key",
+        "size",
+        "namespace",
+        "prompt_tokens",
+        "output_tokens",
+        "ttl",
+        "session",
+    ]
     assert table["ttl"].null_count == 2
     copy = tmp_path / "foreign.parquet"
     pq.write_table(table.drop_columns(["namespace"]).replace_schema_metadata(None), copy)

@@ -29,6 +29,7 @@ def full() -> Trace:
         output_tokens=np.array([2, 4, 2], dtype=np.int32),
         ttl_seconds=np.array([np.nan, 60, np.nan], dtype=np.float32),
         operation=np.array([0, 1, 2], dtype=np.uint8),
+        session=np.array([0, 1, 1], dtype=np.int32),
         block_offsets=np.array([0, 2, 2, 4]),
         block_hashes=np.array([7, 8, 7, 8]),
     )

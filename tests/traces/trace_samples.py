@@ -99,6 +99,13 @@ SAMPLES = [
         step_back_place="line 4, timestamp",
     ),
     Sample(
+        "agent_sessions.jsonl",
+        "agent_sessions",
+        8,
+        _file("agent_sessions.jsonl"),
+        ReadOptions(sessions_per_day=1440),
+    ),
+    Sample(
         "twitter_published.csv",
         "twitter",
         6,

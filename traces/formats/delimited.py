@@ -41,6 +41,7 @@ def _chunk(table: TextTable, mapping: dict[str, str], unit: TimeUnit) -> Chunk:
         ttl_seconds=table.optional_numbers(mapping["ttl"]) if "ttl" in mapping else None,
         operation=operation,
         namespace=table.text(mapping["namespace"]) if "namespace" in mapping else None,
+        session=table.text(mapping["session"]) if "session" in mapping else None,
         names=chunk_names(mapping),
     )
 

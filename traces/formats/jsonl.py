@@ -59,6 +59,7 @@ def _chunk(rows: list[JsonRow], mapping: dict[str, str], key_type: type, unit: T
         ttl_seconds=np.array([_ttl(row, mapping["ttl"]) for row in rows]),
         operation=_operations(rows, mapping.get("operation")),
         namespace=texts("namespace"),
+        session=_sessions(rows, mapping.get("session")),
         names=chunk_names(mapping),
     )
 
@@ -70,6 +71,15 @@ def _key(row: JsonRow, name: str, key_type: type) -> str:
         wanted = {str: "a string", int: "an integer"}.get(key_type, "a string or an integer")
         raise row.bad(name, f"{wanted}, as in the first record" if key_type in (str, int) else wanted)
     return str(value)
+
+
+def _sessions(rows: list[JsonRow], name: str | None) -> pa.Array | None:
+    if name is None:
+        return None
+    for row in rows:
+        if type(row.get(name)) not in (str, int):
+            raise row.bad(name, "a string or an integer")
+    return pa.array([str(row.get(name)) for row in rows])
 
 
 def _ttl(row: JsonRow, name: str) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from caches.errors import InputError
 
-ROLES = ("time", "key", "size", "prompt_tokens", "output_tokens", "namespace", "ttl", "operation")
+ROLES = ("time", "key", "size", "prompt_tokens", "output_tokens", "namespace", "ttl", "operation", "session")
 CHUNK_NAMES = {"ttl": "ttl_seconds"}
 # Other names of columns, taken for a role where its own name is absent. Only names that leave no doubt about the unit.
 ALIASES = {

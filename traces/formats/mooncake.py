@@ -2,14 +2,14 @@
 
 Mooncake (FAST '25): `timestamp` in ms, `input_length`, `output_length`, `hash_ids` of 512-token blocks.
 Qwen-Bailian (ATC '25): the same with `timestamp` in s, chat ids, and 16-token blocks, as the file name says
-(`qwen_traceA_blksz_16.jsonl`); the chat ids, `turn` and `type` are not used.
+(`qwen_traceA_blksz_16.jsonl`); the chat ids tell sessions, `turn` and `type` are not used.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import orjson
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from traces.blocks import prompt_key
 from traces.json_rows import JsonRow, json_rows, locator
 from traces.modelled import SIZE_FROM_OUTPUT, size_from_output
 from traces.reader import Blocks, Chunk, Format, Head, ReadOptions, TimeUnit
@@ -35,11 +36,26 @@ NAMES = {
 def read(path: Path, options: ReadOptions) -> Iterator[Chunk]:
     """A request's key is its whole chain of blocks and its length: equal prompts have equal keys."""
     unit, block_tokens = options.time_unit, _block_tokens_in_name(path)
+    chats = _Chats()
     for rows in json_rows(path, options):
         bailian = "chat_id" in rows[0].fields
         unit = unit or ("s" if bailian else "ms")
         block_tokens = block_tokens or (BAILIAN_BLOCK_TOKENS if bailian else MOONCAKE_BLOCK_TOKENS)
-        yield _chunk(rows, unit, block_tokens)
+        chunk = _chunk(rows, unit, block_tokens)
+        yield replace(chunk, session=pa.array([chats.first_of(row) for row in rows])) if bailian else chunk
+
+
+class _Chats:
+    """Each request of Bailian is a chat of its own that names the one it goes on from, -1 for none."""
+
+    def __init__(self) -> None:
+        self._first: dict[int, int] = {}
+
+    def first_of(self, row: JsonRow) -> int:
+        """The chat that began the session; one before the file's beginning stands for those before it."""
+        chat, parent = row.integer("chat_id"), row.integer("parent_chat_id")
+        self._first[chat] = chat if parent < 0 else self._first.get(parent, parent)
+        return self._first[chat]
 
 
 def _chunk(rows: list[JsonRow], unit: TimeUnit, block_tokens: int) -> Chunk:
@@ -48,7 +64,7 @@ def _chunk(rows: list[JsonRow], unit: TimeUnit, block_tokens: int) -> Chunk:
     output = np.array([row.integer("output_length") for row in rows], dtype=np.int64)
     lengths = [len(chain) for chain in chains]
     return Chunk(
-        keys=pa.array([_key(chain, length) for chain, length in zip(chains, prompt, strict=True)], pa.binary()),
+        keys=pa.array([prompt_key(chain, length) for chain, length in zip(chains, prompt, strict=True)], pa.binary()),
         locate=locator(rows),
         time=np.array([row.seconds("timestamp", unit) for row in rows]),
         size=size_from_output(output),
@@ -68,11 +84,6 @@ def _chain(row: JsonRow) -> NDArray[np.int64]:
         return np.array(value, dtype=np.int64)
     except OverflowError as error:
         raise row.bad("hash_ids", "integers of at most 63 bits") from error
-
-
-def _key(chain: NDArray[np.int64], prompt_tokens: np.int64) -> bytes:
-    """16 bytes for the prompt. The length tells apart prompts whose last, partial block has no id."""
-    return hashlib.blake2b(chain.tobytes() + prompt_tokens.tobytes(), digest_size=16).digest()
 
 
 def _block_tokens_in_name(path: Path) -> int | None:

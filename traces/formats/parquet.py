@@ -79,6 +79,7 @@ class _Batch:
             ttl_seconds=self._optional_numbers(mapping["ttl"]) if "ttl" in mapping else None,
             operation=self._operations(mapping["operation"]) if "operation" in mapping else None,
             namespace=self._texts(mapping["namespace"]) if "namespace" in mapping else None,
+            session=self._keys(mapping["session"]) if "session" in mapping else None,
             names=chunk_names(mapping),
         )
 
