@@ -41,6 +41,20 @@ class ServingProfile(BaseModel):
     seconds_per_output_token: float = _field(..., "time per token of one sequence in a full batch", "s", gt=0)
     max_sequences: int = _field(..., "sequences that run at once on one replica", "sequences", gt=0, le=4096)
     hit_seconds: float = _field(0.001, "latency of an answer from the cache", "s", gt=0)
+    # the fields below are read by the engine of prefix caches only (envs/engine.py)
+    request_overhead_seconds: float = _field(0.0, "time to the first token beside prefill and waiting", "s", ge=0)
+    seconds_per_output_token_alone: float | None = _field(
+        None, "time per token of a sequence alone in its batch; default: as in a full one", "s", gt=0
+    )
+    prefill_chunk_tokens: int = _field(
+        0, "prompt tokens that join an iteration of the batch, which they lengthen; 0: none", "tokens", ge=0
+    )
+    kv_tokens: int | None = _field(
+        None, "tokens whose keys and values fit on one GPU; default: what the weights leave", "tokens", gt=0
+    )
+    output_memory_share: float = _field(
+        1.0, "share of its output for which a sequence takes KV memory when it starts", "ratio", ge=0, le=1
+    )
     sources: dict[str, str] = {}
 
 

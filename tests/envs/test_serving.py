@@ -181,7 +181,7 @@ def test_a_full_batch_fits_beside_the_weights() -> None:
 
 
 def test_an_unknown_profile_lists_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"got 'gpt', expected a TOML file or one of qwen-7b-a100, qwen2\.5-7b-a100"):
+    with pytest.raises(InputError, match=r"got 'gpt', expected a TOML file or one of .*qwen-7b-a100, qwen2\.5-7b-a100"):
         load_profile("gpt")
 
 
@@ -196,7 +196,7 @@ def test_an_unknown_profile_lists_the_known_ones() -> None:
     ],
 )
 def test_a_bad_profile_names_file_and_field(tmp_path: Path, old: str, new: str, named: str) -> None:
-    text = (PROFILES[0]).read_text()
+    text = next(path for path in PROFILES if path.stem == "qwen-7b-a100").read_text()
     assert old in text
     path = tmp_path / "mine.toml"
     path.write_text(text.replace(old, new, 1))
