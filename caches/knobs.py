@@ -122,6 +122,14 @@ class KnobSpace:
         """Inverse of `positions`; clamps to the range."""
         return KnobSettings(*(float(knob.value(float(p))) for knob, p in zip(self.knobs, positions, strict=True)))
 
+    def values(self, positions: FloatArray) -> FloatArray:
+        """What `settings` says, for many positions at once: shape (..., 3) to the same shape."""
+        low, high = np.array([(knob.low, knob.high) for knob in self.knobs]).T
+        log = np.array([knob.scale == "log" for knob in self.knobs])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inside = np.where(log, low * (high / low) ** positions, low + positions * (high - low))
+        return np.asarray(np.where(positions <= 0.0, low, np.where(positions >= 1.0, high, inside)))
+
     def move(self, home: FloatArray, here: FloatArray, action: FloatArray) -> FloatArray:
         """Positions after the limits: towards `home` + action, clamped to the range, by at most each largest step.
 

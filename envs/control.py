@@ -81,9 +81,6 @@ class LaneControl:
         self._horizon, self._until = horizon, np.zeros(lanes, np.int64)
         self.rows = np.full((lanes, STATS), np.nan)
         knobs = world.problem.knobs
-        self._low = np.array([knob.low for knob in knobs.knobs])
-        self._high = np.array([knob.high for knob in knobs.knobs])
-        self._log = np.array([knob.scale == "log" for knob in knobs.knobs])
         self._home = knobs.positions(reference.settings)
         self._home_values = reference.settings.as_array()
         self.positions = np.tile(self._home, (lanes, 1))
@@ -141,10 +138,7 @@ class LaneControl:
 
     def _values(self, positions: Array) -> Array:
         """KnobSpace.settings for all lanes at once; the reference's own position gives its exact values back."""
-        low, high = self._low, self._high
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values = np.where(self._log, low * (high / low) ** positions, low + positions * (high - low))
-        values = np.where(positions <= 0.0, low, np.where(positions >= 1.0, high, values))
+        values = self.world.problem.knobs.values(positions)
         return np.where(positions == self._home, self._home_values, values)
 
 

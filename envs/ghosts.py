@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from caches.knobs import KnobSettings, KnobSpace
 from envs.interval import column, total_usd
 from envs.reward import Constraints
-from envs.world import Progress, World
+from envs.world import Progress, Reference, World
 
 Array = NDArray[Any]
 
@@ -57,8 +57,25 @@ def ghost_grid(
     world: World, settings: Sequence[KnobSettings] | None = None, progress: Progress | None = None
 ) -> GhostGrid:
     """Replays the settings (by default `grid_settings`) over the whole trace."""
+    every = grid_settings(world.problem.knobs) if settings is None else settings
+    return grid_of(world, every, world.replay_static(every, len(world), progress))
+
+
+def grid_of(world: World, settings: Sequence[KnobSettings], rows: Array) -> GhostGrid:
+    """Of settings that were replayed over the whole trace. rows: (settings, intervals, STATS)."""
     problem = world.problem
-    every = tuple(grid_settings(problem.knobs) if settings is None else settings)
-    rows = world.replay_static(every, len(world), progress)
-    positions = np.array([problem.knobs.positions(one) for one in every])
-    return GhostGrid(every, positions, rows, problem.constraints)
+    positions = np.array([problem.knobs.positions(one) for one in settings])
+    return GhostGrid(tuple(settings), positions, rows, problem.constraints)
+
+
+def joined(grid: GhostGrid, reference: Reference) -> GhostGrid:
+    """The grid with the reference as one more ghost, the last one, unless it is among them."""
+    if reference.settings in grid.settings:
+        return grid
+    home = reference.world.problem.knobs.positions(reference.settings)
+    return replace(
+        grid,
+        settings=(*grid.settings, reference.settings),
+        positions=np.vstack((grid.positions, home)),
+        rows=np.concatenate((grid.rows, reference.rows[None])),
+    )

@@ -218,16 +218,20 @@ def run_static(scene: Scene, lanes: Lanes, part: tuple[int, int], stop: int, set
 
 
 class Play(NamedTuple):
-    """The kernels of one kind of cache. owned: names of the arrays in its lanes that are state, lane axis first; the
-    others are scratch. run_interval, step_lanes, run_static: as below."""
+    """The kernels of one kind of cache: run_interval, step_lanes, run_static as above.
+
+    owned: names of the arrays in its lanes that are state, lane axis first; the others are scratch. growing: those of
+    them that need more room with every warm-up.
+    """
 
     owned: tuple[str, ...]
+    growing: tuple[str, ...]
     run_interval: Callable[..., None]
     step_lanes: Callable[..., None]
     run_static: Callable[..., None]
 
 
-RESPONSE = Play(OWNED, run_interval, step_lanes, run_static)
+RESPONSE = Play(OWNED, OWNED[3:6], run_interval, step_lanes, run_static)
 
 
 def fork(play: Play, lanes: Any, source: int, target: int) -> None:

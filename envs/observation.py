@@ -21,6 +21,7 @@ Array = NDArray[Any]
 OBSERVATION_VERSION = "1"
 LIMIT = 5.0
 DAY_SECONDS = 86_400.0
+POSITION_GAIN = 2.0  # a knob moved by half its range is an entry of 1
 WHATIF_MEMORY = (0.7, 0.95)  # weight of the past in the two averages of what-if savings, per interval
 
 SIGNALS = (
@@ -143,5 +144,5 @@ def encode(signals: Array, offsets: Array, phases: Array, whatif: Array) -> NDAr
     of the reference. phases: (lanes, len(CLOCK)) from `clock`. whatif: (lanes, 2 x NUM_GHOSTS).
     """
     known = np.isfinite(signals)
-    parts = (np.where(known, signals, 0.0), known, 2.0 * offsets, phases, whatif)
+    parts = (np.where(known, signals, 0.0), known, POSITION_GAIN * offsets, phases, whatif)
     return np.asarray(np.clip(np.concatenate(parts, axis=-1), -LIMIT, LIMIT), np.float32)

@@ -10,6 +10,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from envs.control import Episodes, LaneControl
+from envs.interval import total_usd
 from envs.observation import ObservationScale
 from envs.replay_env import action_space, observation_space
 from envs.world import Reference
@@ -19,7 +20,8 @@ Array = NDArray[Any]
 
 class ReplayVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], Any]):
     """Lanes over shared read-only trace arrays. A lane that ends starts anew in the same step; what it saw last is in
-    info["final_obs"]. First episodes are cut at random lengths so that lanes do not all end together."""
+    info["final_obs"]. info["usd"]: what each lane's interval cost. First episodes are cut at random lengths so that
+    lanes do not all end together."""
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012, Gymnasium's own declaration
 
@@ -53,9 +55,9 @@ class ReplayVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], Any]):
         self._left -= 1
         truncated = self._left == 0
         observations = self.control.observe()
-        info: dict[str, Any] = {}
+        info: dict[str, Any] = {"usd": total_usd(self.control.rows)}
         if truncated.any():
-            info = {"final_obs": observations.copy(), "_final_obs": truncated}
+            info |= {"final_obs": observations.copy(), "_final_obs": truncated}
             for lane in np.flatnonzero(truncated):
                 self._restart(int(lane))
             observations = self.control.observe()

@@ -13,11 +13,15 @@ from caches.errors import InputError
 from caches.knobs import KnobSettings, KnobSpace
 from caches.shadow.cache import plain, requests_of
 from caches.shadow.kernel import LISTED
+from caches.shadow.trie import chains_of
 from caches.stats import Expiry
+from envs.engine import engine_of
 from envs.interval import STATS, Timeline, timeline_of, total_usd
-from envs.lanes import RESPONSE, Crew, Lanes, Play, Scene, make_lanes
+from envs.lanes import RESPONSE, Crew, Play, Scene, make_lanes
+from envs.prefix import PrefixConfig, require_blocks, returning, sessions_of
+from envs.prefix_lanes import PREFIX, Link, PrefixScene, make_prefix_lanes
 from envs.reward import Constraints, Prices, tariff_of
-from envs.serving import Load, Serving, ServingProfile, backend_of, gpu_seconds
+from envs.serving import GIB, Load, Serving, ServingProfile, backend_of, gpu_seconds
 from envs.traffic import traffic_table, warmup_candidates
 from traces.trace import Trace
 
@@ -32,7 +36,8 @@ GHOST_OFFSETS = (-0.3, -0.12, 0.12, 0.3)  # of a knob's range, from the referenc
 class Problem:
     """What is to be controlled, and what counts. The trace must have tokens (traces.tokens.assume_tokens).
 
-    entry_overhead_bytes: what an entry takes besides the response (key, metadata, embedding).
+    entry_overhead_bytes: what an entry takes besides the response (key, metadata, embedding). prefix: where a prefix
+    cache keeps its blocks; None for a cache of responses.
     """
 
     trace: Trace
@@ -46,6 +51,7 @@ class Problem:
     warmup_candidates: int = 128
     popularity_decay: float = 0.7
     entry_overhead_bytes: int = 0
+    prefix: PrefixConfig | None = None
 
 
 def by_popularity(key: Array, num_keys: int) -> Array:
@@ -70,48 +76,24 @@ class World:
 
     def __init__(self, problem: Problem, threads: int = 1) -> None:
         self.crew = Crew(threads)
-        self.play: Play = RESPONSE
         trace = problem.trace
         if trace.prompt_tokens is None or trace.output_tokens is None:
             raise InputError(f"trace {trace.info.name}: got no token counts, expected them (assume_tokens adds them)")
         self.problem = problem
         self.timeline: Timeline = timeline_of(trace.arrival_seconds, problem.interval_seconds)
-        edges = self.timeline.edges
-        requests = requests_of(
-            by_popularity(trace.key, trace.num_keys),
-            trace.arrival_seconds,
-            entry_bytes(trace, problem.entry_overhead_bytes),
-            trace.ttl_seconds,
-            trace.operation,
-        )
-        prompt, output = plain(trace.prompt_tokens, np.int32), plain(trace.output_tokens, np.int32)
-        candidates, count = warmup_candidates(
-            plain(trace.key, np.int32), edges, trace.num_keys, problem.warmup_candidates, problem.popularity_decay
-        )
-        backend = backend_of(problem.profile, problem.serving)
-        self.scene = Scene(
-            requests,
-            Load(requests.time, prompt, output),
-            gpu_seconds(backend, prompt, output),
-            edges,
-            self.timeline.start_seconds,
-            problem.interval_seconds,
-            candidates,
-            count,
-            backend,
-            tariff_of(problem.prices),
-            problem.constraints.p99_ttft_seconds,
-            float(problem.serving.sequence_tokens),
-            problem.expiry is Expiry.SINCE_TOUCH,
-        )
-        self.traffic = traffic_table(requests.key, prompt, output, edges, trace.num_keys)
+        make_scene = _response if problem.prefix is None else _prefix
+        self.scene, self.play = make_scene(problem, self.timeline)
+        key, load = plain(trace.key, np.int32), self.scene.load
+        self.traffic = traffic_table(key, load.prompt, load.output, self.timeline.edges, trace.num_keys)
 
     def __len__(self) -> int:
         """Control intervals."""
         return len(self.timeline)
 
-    def lanes(self, number: int, warmup_room: int | None = None) -> Lanes:
+    def lanes(self, number: int, warmup_room: int | None = None) -> Any:
         """Empty caches; by default with room for every warm-up of the whole trace."""
+        if isinstance(self.scene, PrefixScene):
+            return make_prefix_lanes(self.scene, number)
         room = len(self) * self.problem.warmup_candidates if warmup_room is None else warmup_room
         return make_lanes(self.scene, self.problem.trace.num_keys, number, room)
 
@@ -140,22 +122,22 @@ class Checkpoint:
     """The reference's cache and backend as they are when an interval begins."""
 
     index: int
-    lane: Lanes
-    owned: tuple[str, ...]
+    lane: Any
+    play: Play
 
-    def copy_to(self, lanes: Lanes, lane: int) -> None:
+    def copy_to(self, lanes: Any, lane: int) -> None:
         """Makes one lane go on from here. Its room for warm-ups must hold those listed so far."""
-        for name in self.owned:
+        for name in self.play.owned:
             source, target = getattr(self.lane, name), getattr(lanes, name)[lane : lane + 1]
-            if name.startswith("warm_"):
+            if name in self.play.growing:
                 target[:, : source.shape[1]] = source
             else:
                 target[...] = source
 
     @property
     def listed(self) -> int:
-        """Warm-ups listed so far."""
-        return len(self.lane.warm_at[0])
+        """Warm-ups listed so far, of which the lanes keep a list."""
+        return max((getattr(self.lane, name).shape[1] for name in self.play.growing), default=0)
 
 
 class Reference:
@@ -202,13 +184,90 @@ def _trajectory(world: World, settings: KnobSettings, marks: list[int]) -> tuple
     values = settings.as_array()
     for index in range(len(world)):
         if index in marks:
-            checkpoints.append(Checkpoint(index, _snapshot(lanes, world.play.owned), world.play.owned))
+            checkpoints.append(Checkpoint(index, _snapshot(lanes, world.play), world.play))
         world.play.run_interval(world.scene, lanes, 0, index, values, rows[index])
     return rows, checkpoints
 
 
-def _snapshot(lanes: Lanes, names: tuple[str, ...]) -> Lanes:
-    listed = int(lanes.cursor[0, LISTED])
-    owned = {name: getattr(lanes, name) for name in names}
-    kept = {name: (array[:, :listed] if name.startswith("warm_") else array).copy() for name, array in owned.items()}
+def _snapshot(lanes: Any, play: Play) -> Any:
+    listed = int(lanes.cursor[0, LISTED]) if play.growing else 0
+    owned = {name: getattr(lanes, name) for name in play.owned}
+    kept = {name: (array[:, :listed] if name in play.growing else array).copy() for name, array in owned.items()}
     return lanes._replace(**kept)
+
+
+def _response(problem: Problem, timeline: Timeline) -> tuple[Scene | PrefixScene, Play]:
+    trace, backend = problem.trace, backend_of(problem.profile, problem.serving)
+    assert trace.prompt_tokens is not None
+    assert trace.output_tokens is not None
+    requests = requests_of(
+        by_popularity(trace.key, trace.num_keys),
+        trace.arrival_seconds,
+        entry_bytes(trace, problem.entry_overhead_bytes),
+        trace.ttl_seconds,
+        trace.operation,
+    )
+    prompt, output = plain(trace.prompt_tokens, np.int32), plain(trace.output_tokens, np.int32)
+    candidates, count = warmup_candidates(
+        plain(trace.key, np.int32), timeline.edges, trace.num_keys, problem.warmup_candidates, problem.popularity_decay
+    )
+    scene = Scene(
+        requests,
+        Load(requests.time, prompt, output),
+        gpu_seconds(backend, prompt, output),
+        timeline.edges,
+        timeline.start_seconds,
+        problem.interval_seconds,
+        candidates,
+        count,
+        backend,
+        tariff_of(problem.prices),
+        problem.constraints.p99_ttft_seconds,
+        float(problem.serving.sequence_tokens),
+        problem.expiry is Expiry.SINCE_TOUCH,
+    )
+    return scene, RESPONSE
+
+
+def _prefix(problem: Problem, timeline: Timeline) -> tuple[Scene | PrefixScene, Play]:
+    trace, profile, where = problem.trace, problem.profile, problem.prefix
+    assert where is not None
+    assert trace.prompt_tokens is not None
+    assert trace.output_tokens is not None
+    blocks, block_tokens = require_blocks(trace)
+    chains = chains_of(*blocks)
+    session = sessions_of(chains) if trace.session is None else plain(trace.session, np.int32)
+    time = plain(trace.arrival_seconds, np.float64)
+    load = Load(time, plain(trace.prompt_tokens, np.int32), plain(trace.output_tokens, np.int32))
+    candidates, count = returning(
+        session,
+        time,
+        timeline.edges,
+        timeline.start_seconds,
+        problem.interval_seconds,
+        problem.warmup_candidates,
+    )
+    backend, token = backend_of(profile, problem.serving), profile.kv_bytes_per_token
+    scene = PrefixScene(
+        chains,
+        load,
+        block_tokens,
+        timeline.edges,
+        timeline.start_seconds,
+        problem.interval_seconds,
+        candidates,
+        count,
+        engine_of(profile, problem.serving),
+        tariff_of(problem.prices),
+        problem.constraints.p99_ttft_seconds,
+        int(where.place),
+        float(token),
+        int(where.below_gib * GIB / (token * block_tokens)),
+        where.below_gib * where.below_usd_per_gib_hour * problem.interval_seconds / 3600.0,
+        Link(token / (where.host_gib_per_second * GIB), where.host_latency_seconds),
+        Link(token / (where.below_gib_per_second * GIB), where.below_latency_seconds),
+        backend.gpu_seconds_per_output_token,
+        backend.vram_bytes,
+        backend.weights_bytes,
+    )
+    return scene, PREFIX

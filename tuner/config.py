@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from agents.ppo_config import PPOConfig
+from envs.prefix import PrefixConfig
 from envs.reward import Constraints, Prices
 from envs.serving import Serving
 from tuner.config_loader import find_config_file, load_config, section_class
@@ -24,6 +25,7 @@ class TunerConfig(BaseModel):
     trace: TraceConfig = TraceConfig()
     knobs: KnobsConfig = KnobsConfig()
     cache: CacheConfig = CacheConfig()
+    prefix: PrefixConfig = PrefixConfig()
     tracking: TrackingConfig = TrackingConfig()
     run: RunConfig = RunConfig()
     prices: Prices = Prices()

@@ -6,8 +6,11 @@ import numpy as np
 
 from agents.study import Split
 from caches.errors import InputError
+from caches.shadow.trie import chains_of
 from caches.stats import Expiry
-from envs.serving import load_profile
+from envs.engine import engine_of
+from envs.prefix import Placement, require_blocks
+from envs.serving import ServingProfile, load_profile
 from envs.world import Problem
 from traces.catalog import load_trace
 from traces.tokens import assume_tokens
@@ -24,20 +27,33 @@ def make_problem(config: TunerConfig) -> Problem:
 
 def problem_of(config: TunerConfig, trace: Trace) -> Problem:
     """The problem that the settings describe, on this trace."""
-    assume = config.trace.assume
+    assume, profile = config.trace.assume, load_profile(config.serving.profile)
     return Problem(
         trace=assume_tokens(trace, assume.prompt_tokens, assume.bytes_per_token),
         interval_seconds=config.trace.interval_seconds,
-        knobs=config.knobs.space(footprint_bytes(trace, config.cache.entry_overhead_bytes)),
+        knobs=config.knobs.space(largest_bytes(config, trace, profile)),
         prices=config.prices,
         constraints=config.constraints,
-        profile=load_profile(config.serving.profile),
+        profile=profile,
         serving=config.serving,
         expiry=Expiry[config.cache.expiry.upper()],
         warmup_candidates=config.cache.warmup_candidates,
         popularity_decay=config.cache.popularity_decay,
         entry_overhead_bytes=config.cache.entry_overhead_bytes,
+        prefix=config.prefix if config.cache.kind == "prefix" else None,
     )
+
+
+def largest_bytes(config: TunerConfig, trace: Trace, profile: ServingProfile) -> float:
+    """What a cache could use at most."""
+    if config.cache.kind == "response":
+        return footprint_bytes(trace, config.cache.entry_overhead_bytes)
+    blocks, tokens = require_blocks(trace)
+    largest = float(len(chains_of(*blocks).parent)) * tokens * profile.kv_bytes_per_token
+    if config.prefix.place == Placement.HOST:
+        return largest
+    engine = engine_of(profile, config.serving)
+    return min(largest, engine.kv_tokens * profile.kv_bytes_per_token)
 
 
 def split_of(config: TunerConfig) -> Split:

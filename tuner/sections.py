@@ -160,8 +160,15 @@ class CacheConfig(BaseModel):
 
     model_config = SECTION
 
+    kind: Literal["response", "prefix"] = Field(
+        "response",
+        description="What is cached: whole responses by key, or the keys and values of prompts by leading blocks.",
+        json_schema_extra={"unit": "name"},
+    )
     expiry: Literal["since_write", "since_touch"] = Field(
-        "since_write", description="What an entry's age runs from.", json_schema_extra={"unit": "name"}
+        "since_write",
+        description="What an entry's age runs from; in a prefix cache always from the last touch.",
+        json_schema_extra={"unit": "name"},
     )
     entry_overhead_bytes: int = Field(
         0,
@@ -170,7 +177,10 @@ class CacheConfig(BaseModel):
         json_schema_extra={"unit": "bytes"},
     )
     warmup_candidates: int = Field(
-        128, gt=0, description="Keys ranked for warm-up at each interval.", json_schema_extra={"unit": "keys"}
+        128,
+        gt=0,
+        description="Keys, or sessions of a prefix cache, ranked for warm-up at each interval.",
+        json_schema_extra={"unit": "keys"},
     )
     popularity_decay: float = Field(
         0.7,
@@ -233,6 +243,11 @@ class RunConfig(BaseModel):
         ge=1,
         description="Seeds trained at the same time, each in its process.",
         json_schema_extra={"unit": "processes"},
+    )
+    ray: str | None = Field(
+        None,
+        description="Ray cluster to train and judge on: host:port, ray://host:port, auto, or local. Extra `ray`.",
+        json_schema_extra={"unit": "address"},
     )
     threads: int = Field(
         1,

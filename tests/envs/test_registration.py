@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from caches.errors import InputError
 from envs.registration import ENV_ID, register
-from envs.registration_target import Scenario, built_in, make_replay_cache
+from envs.registration_target import VARIANTS, Scenario, built_in, make_replay_cache
 from tests.envs.worlds import study
 
 FRESH = """
@@ -43,8 +44,20 @@ def test_gymnasium_imports_the_module_that_the_name_tells() -> None:
     assert env.spec.id == ENV_ID
 
 
-def test_the_made_environment_passes_every_check_without_a_warning() -> None:
-    check_env(gymnasium.make(ENV_ID).unwrapped, skip_render_check=True)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_made_environment_passes_every_check_without_a_warning(variant: str) -> None:
+    check_env(gymnasium.make(ENV_ID, variant=variant).unwrapped, skip_render_check=True)
+
+
+def test_an_unknown_variant_is_named_beside_the_known() -> None:
+    with pytest.raises(InputError, match="variant: got 'semantic', expected one of response, prefix"):
+        make_replay_cache(variant="semantic")
+
+
+def test_the_reference_saves_nothing_on_itself_in_the_prefix_variant() -> None:
+    env = gymnasium.make(ENV_ID, variant="prefix")
+    env.reset(seed=0)
+    assert [env.step(np.zeros(3, np.float32))[1] for _ in range(20)] == [0.0] * 20
 
 
 def test_registering_twice_changes_nothing() -> None:
