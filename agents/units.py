@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 _UNITS = {
     "bytes": ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")),
     "seconds": ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s")),
@@ -19,5 +21,7 @@ def readable(value: float, unit: str) -> str:
 
 
 def usd(value: float) -> str:
-    """Four digits, never as a power of ten for amounts that occur."""
-    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+    """Four digits, never as a power of ten."""
+    if abs(value) >= 10_000:
+        return f"{value:,.0f}"
+    return np.format_float_positional(float(f"{value:.4g}"), trim="-")

@@ -19,7 +19,10 @@ from agents.mlflow_store import Store, default_tracking_uri
 from agents.promotion import PromotionEvidence, Saving, record_evidence, recorded_evidence
 from agents.provenance import Provenance, TracePart
 from agents.registry import Registry
+from agents.rules import arrays_of
 from agents.study import Study, open_study
+from agents.units import usd
+from agents.whatif import WhatIfController
 from api.cli.evaluate import evaluate
 from api.cli.policies import policies
 from api.cli.promote import promote
@@ -29,6 +32,7 @@ from caches.knobs import KnobSettings
 from envs.observation import OBSERVATION_VERSION, SIZE
 from envs.world import World
 from tests.agents.conftest import FirstUse
+from tests.api.html_pages import HtmlPage
 from tests.envs.worlds import random_trace
 from traces.store import open_trace, save_trace
 from tuner.config import load_tuner_config
@@ -134,7 +138,9 @@ def test_evaluate_prints_tables_sentences_and_what_to_do_next(evaluated: tuple[P
         "random",
         "hill climber",
         "learned, mean of 3 seeds",
-        "per-interval bound",
+        "what-if controller",
+        "clairvoyant bound",
+        "per-interval static bound",
     ):
         assert expected in text
     assert "Version 1 on intervals 42 to 60 of random" in text
@@ -144,7 +150,7 @@ def test_evaluate_prints_tables_sentences_and_what_to_do_next(evaluated: tuple[P
 
 def test_evaluate_writes_numbers_and_pictures(evaluated: tuple[Path, Result]) -> None:
     folder = evaluated[0] / "out" / "random"
-    names = ["cost_by_cause.png", "cost_over_time.png", "evaluation.json", "settings_over_time.png"]
+    names = ["cost_by_cause.png", "cost_over_time.png", "evaluation.json", "report.html", "settings_over_time.png"]
     assert sorted(path.name for path in folder.iterdir()) == names
     body = orjson.loads((folder / "evaluation.json").read_bytes())
     assert [policy["version"] for policy in body["policies"] if policy["role"] == "learned"] == [1, 2, 3]
@@ -152,6 +158,18 @@ def test_evaluate_writes_numbers_and_pictures(evaluated: tuple[Path, Result]) ->
     assert still["saving"]["usd_per_1000"] == {"mean": 0.0, "low": 0.0, "high": 0.0, "confidence": 0.95}
     assert body["setting"]["test"] == [42, 60]
     assert body["evidence"]["candidate"] == 1
+
+
+def test_evaluate_writes_a_report_to_read(evaluated: tuple[Path, Result]) -> None:
+    folder, printed = evaluated
+    assert "Report to read: out/random/report.html" in printed.stdout
+    page = HtmlPage((folder / "out" / "random" / "report.html").read_text(encoding="utf-8"))
+    assert (page.faults, page.outside()) == ([], [])
+    body = orjson.loads((folder / "out" / "random" / "evaluation.json").read_bytes())
+    assert all(usd(policy["usd_per_1000"]) in page.text for policy in body["policies"])
+    assert body["setting"]["trace_sha256"] in page.text
+    assert body["run_id"] in page.text
+    assert "Version 1 has not earned promotion" in page.text
 
 
 def test_evaluate_logs_tables_and_pictures_to_mlflow(evaluated: tuple[Path, Result]) -> None:
@@ -203,6 +221,33 @@ def test_evaluate_against_a_champion_as_json(here: Path) -> None:
     expected = rival["usd_per_1000"] - mine["usd_per_1000"]
     assert body["evidence"]["saving_over_champion"]["mean_usd_per_1000"] == pytest.approx(expected)
     assert body["setting"]["seed"] == 5
+    assert body["report"] == "out/random/report.html"
+    assert "with the champion, version 3" in Path(body["report"]).read_text(encoding="utf-8")
+
+
+def test_a_rule_of_the_training_is_judged_like_a_policy(here: Path) -> None:
+    """It is the learned one then, and the seeds beside it are there to compare with."""
+    registry, network = registry_in(here), registry_in(here).load(1)
+    controller = WhatIfController(network.knob_space.positions(network.reference), network.knob_space.max_steps, 1.0)
+    rule = PolicyBundle(
+        kind="whatif",
+        knob_space=network.knob_space,
+        reference=network.reference,
+        provenance=replace(network.provenance, seed=None),
+        scale=network.scale,
+        weights=arrays_of(controller),
+    )
+    rule.save(here / "rule")
+    with registry.start_run("rule", {}) as made:
+        version = registry.register(here / "rule", made, {})
+    registry.set_tag(version, "training", registry.version(1).tags["training"])
+    body = orjson.loads(run(evaluate, str(version), "--resamples", "200", "--json").stdout)
+    roles = {policy["name"]: (policy["role"], policy["version"]) for policy in body["policies"]}
+    assert roles["what-if controller"] == ("learned", version)
+    assert {roles[f"PPO seed {seed}"] for seed in SEEDS} == {("baseline", 1), ("baseline", 2), ("baseline", 3)}
+    assert body["evidence"]["candidate"] == version
+    assert any("The what-if controller costs" in sentence for sentence in body["sentences"])
+    assert len([policy for policy in body["policies"] if policy["name"] == "what-if controller"]) == 1
 
 
 def test_test_traffic_that_was_trained_on_is_refused(here: Path) -> None:

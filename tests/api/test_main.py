@@ -32,8 +32,9 @@ def test_help_lists_every_command_with_its_line() -> None:
     done = run("--help")
     assert done.returncode == ExitCode.DONE
     assert done.stderr == ""
+    width = max(map(len, COMMANDS))
     for name, entry in COMMANDS.items():
-        assert f"  {name:<8}  {entry.help}\n" in done.stdout
+        assert f"  {name:<{width}}  {entry.help}\n" in done.stdout
 
 
 def test_help_answers_in_under_half_a_second() -> None:
