@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from agents.policy import ControlPolicy, Ghosts, Sight
 from envs.control import LaneControl
-from envs.ghosts import GhostGrid
+from envs.ghosts import GhostGrid, joined
 from envs.interval import STATS, total_usd
 from envs.observation import ObservationScale
 from envs.world import Reference
@@ -50,16 +50,18 @@ def roll_out(
     grid: GhostGrid | None = None,
 ) -> Rollout:
     """Each policy in a lane of its own, from the state the reference left at the beginning of `part` (which must be
-    marked). Policy i is reset with seed + i. grid: shown to the policies up to the interval before."""
+    marked). Policy i is reset with seed + i. grid: shown to the policies up to the interval before, the reference as
+    one more ghost."""
     control = LaneControl(reference, scale, len(policies), len(part))
     checkpoint = reference.checkpoint(part.start)
     for lane, policy in enumerate(policies):
         control.reset(lane, checkpoint)
         policy.reset(seed + lane)
+    shown = None if grid is None else joined(grid, reference)
     rows = np.empty((len(policies), len(part), STATS))
     settings = np.empty((len(policies), len(part), 3))
     for step in range(len(part)):
-        sights = look_around(control, grid)
+        sights = look_around(control, shown)
         actions = np.stack([policy.act(sight) for policy, sight in zip(policies, sights, strict=True)])
         control.step(np.clip(actions, -1.0, 1.0))
         rows[:, step], settings[:, step] = control.rows, control.settings
