@@ -2,7 +2,8 @@
 
 Arithmetic follows stable-baselines3's deterministic PPO: the observation is scaled in float64 and rounded to
 float32, hidden layers are tanh, the last layer is linear and is the mean of the action, clipped to the action
-space. Layers keep torch's orientation: W is (outputs, inputs), a layer computes x W^T + b.
+space. Layers keep torch's orientation: W is (outputs, inputs), a layer computes x W^T + b. A dead band, where there is
+one, then leaves a knob where it is unless the wish is far enough from there.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from numpy.typing import NDArray
 
 from caches.errors import InputError
 from caches.knobs import KNOB_NAMES
+from envs.observation import POSITION_GAIN, SIZE, names
 
 Float32Array = NDArray[np.float32]
 FloatArray = NDArray[np.float64]
 Layer = tuple[Float32Array, Float32Array]
 
 NUM_ACTIONS = len(KNOB_NAMES)
+DEAD_BAND = "dead_band"  # its name among the arrays of a policy
+POSITIONS = slice(first := names().index(f"position_{KNOB_NAMES[0]}"), first + NUM_ACTIONS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +60,13 @@ class Actor:
     """A multi-layer perceptron from observation to action.
 
     weights: per layer W float32 (outputs, inputs) and b float32 (outputs,), first layer first; the last layer
-    has one output per knob. Raises InputError where the layers do not fit each other or hold a number that is
-    not finite.
+    has one output per knob. dead_band: share of a knob's range; a wish nearer than that to where the knob is, leaves it
+    there. Raises InputError where the layers do not fit each other or hold a number that is not finite.
     """
 
     weights: tuple[Layer, ...]
     scaler: Scaler | None = None
+    dead_band: float = 0.0
 
     def __post_init__(self) -> None:
         layers = tuple((frozen_array(w, np.float32), frozen_array(b, np.float32)) for w, b in self.weights)
@@ -71,6 +76,10 @@ class Actor:
             raise InputError(
                 f"scaler: got {len(self.scaler.mean)} entries, expected the actor's {self.observation_size}"
             )
+        if not 0.0 <= self.dead_band < 1.0:
+            raise InputError(f"dead_band: got {self.dead_band}, expected in [0, 1)")
+        if self.dead_band and self.observation_size != SIZE:
+            raise InputError(f"dead_band: got {self.observation_size} entries to observe, expected {SIZE}")
 
     @property
     def observation_size(self) -> int:
@@ -100,7 +109,26 @@ class Actor:
         for w, b in self.weights[:-1]:
             x = np.tanh(x @ w.T + b)
         w, b = self.weights[-1]
-        return np.clip((x @ w.T + b).astype(np.float64), -1.0, 1.0)
+        wish = np.clip((x @ w.T + b).astype(np.float64), -1.0, 1.0)
+        if not self.dead_band:
+            return wish
+        here = observations[..., POSITIONS].astype(np.float64) / POSITION_GAIN
+        return np.where(np.abs(wish - here) < self.dead_band, here, wish)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The layers, and the dead band if there is one, by the names that `actor_from` reads; without the scaler."""
+        named: dict[str, NDArray[Any]] = {}
+        for index, (weight, bias) in enumerate(self.weights):
+            named |= {f"actor.{index}.weight": weight, f"actor.{index}.bias": bias}
+        return named | ({DEAD_BAND: np.array([self.dead_band])} if self.dead_band else {})
+
+
+def actor_from(arrays: Mapping[str, NDArray[Any]], scaler: Scaler | None = None) -> Actor:
+    """Inverse of `Actor.arrays`; see `layers_of`. Raises InputError where the dead band is not one number."""
+    band = arrays.get(DEAD_BAND, np.zeros(1))
+    if band.shape != (1,):
+        raise InputError(f"{DEAD_BAND}: got shape {band.shape}, expected one number")
+    return Actor(layers_of(arrays), scaler, float(band[0]))
 
 
 def layers_of(weights: Mapping[str, NDArray[Any]]) -> tuple[Layer, ...]:

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 
-from agents.actor import Actor, Scaler, frozen_array, layers_of
+from agents.actor import Actor, Scaler, actor_from, frozen_array
 from agents.provenance import Provenance
+from agents.rules import RULES, Rule, rule_from
 from caches.errors import InputError, Mismatch, SetpointError
 from caches.knobs import KNOB_NAMES, KnobSettings, KnobSpace
 from envs.observation import ObservationScale
@@ -32,7 +33,7 @@ FORMAT = 1
 WEIGHTS_FILE = "weights.safetensors"
 MANIFEST_FILE = "bundle.json"
 
-PolicyKind = Literal["ppo", "static"]
+PolicyKind = Literal["ppo", "static", "whatif", "schedule"]
 
 _STORABLE = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64))
 _SCALER_MEAN, _SCALER_STD = "scaler.mean", "scaler.std"
@@ -61,9 +62,11 @@ class PolicyBundle:
     """One policy, complete. Two bundles are the same policy where their `sha256` is the same.
 
     kind "ppo": `weights` holds the actor as `actor.0.weight` (outputs, inputs), `actor.0.bias` (outputs,) and
-    on, float32; other names (a critic) are kept but not used for deciding. kind "static": no weights, no
-    scaler and no observation: it always asks for `reference`. reference: the settings that action zero means. scale:
-    what training traffic was like, which gives the observation its units.
+    on, float32, and its `dead_band` (1,) if it has one; other names (a critic) are kept but not used for deciding. kind
+    "static": no weights, no scaler and no observation: it always asks for `reference`. kinds "whatif" and "schedule":
+    `weights` holds what agents.rules wants, there is no scaler and no observation. reference: the settings that action
+    zero means. scale: what training traffic was like, which gives the observation its units and says how long an
+    interval was.
     Raises InputError where the parts do not fit each other.
     """
 
@@ -83,8 +86,10 @@ class PolicyBundle:
         _check_reference(self.reference, self.knob_space)
         if self.kind == "static":
             self._check_static()
-        else:
+        elif self.kind == "ppo":
             self._check_network()
+        else:
+            self._check_rule()
         self._body(b"")
 
     @property
@@ -93,18 +98,24 @@ class PolicyBundle:
         return _sha256(_canonical(self._body(self._weights_file())))
 
     def actor(self) -> Actor:
-        """The network, ready to decide. Raises InputError for a static policy, which has none."""
-        if self.kind == "static":
-            raise InputError("policy bundle: got kind 'static', expected 'ppo' to build an actor")
-        return Actor(layers_of(self.weights), self.scaler)
+        """The network, ready to decide. Raises InputError for a policy of another kind, which has none."""
+        if self.kind != "ppo":
+            raise InputError(f"policy bundle: got kind '{self.kind}', expected 'ppo' to build an actor")
+        return actor_from(self.weights, self.scaler)
+
+    def rule(self) -> Rule:
+        """The what-if controller or the schedule, with nothing remembered. Raises InputError for another kind."""
+        if self.kind == "ppo" or self.kind == "static":
+            raise InputError(f"policy bundle: got kind '{self.kind}', expected one of {', '.join(RULES)}")
+        return rule_from(self.kind, self.weights, self.knob_space, self.reference)
 
     def require(self, *, observation_version: str, observation_size: int, knob_space: KnobSpace) -> None:
         """Raise Mismatch, naming both sides of every difference, unless the policy fits what is running here.
 
-        A static policy does not observe, so only its knob space has to agree.
+        Only a network observes; of the others the knob space alone has to agree.
         """
         differences = _knob_differences(self.knob_space, knob_space)
-        if self.kind != "static":
+        if self.kind == "ppo":
             if self.observation_version != observation_version:
                 differences.append(("observation version", self.observation_version, observation_version))
             if self.observation_size != observation_size:
@@ -179,6 +190,13 @@ class PolicyBundle:
     def _check_static(self) -> None:
         if self.weights or self.scaler or self.scale or self.observation_version or self.observation_size:
             raise InputError("policy bundle: a static policy has no weights, scaler, scale or observation")
+
+    def _check_rule(self) -> None:
+        if self.scaler or self.observation_version or self.observation_size:
+            raise InputError(f"policy bundle: a policy of kind '{self.kind}' has no scaler and no observation")
+        if self.scale is None:
+            raise InputError("policy bundle: scale is missing")
+        self.rule()
 
     def _check_network(self) -> None:
         clash = [name for name in (_SCALER_MEAN, _SCALER_STD) if name in self.weights]

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agents.bundle import PolicyBundle
+from agents.baselines.schedule import HourSchedule
+from agents.bundle import PolicyBundle, PolicyKind
 from agents.registry import PolicyVersion, Registry
-from agents.tracks import BundlePolicy, Champion, Contender
-from agents.version_tags import TRAINING
+from agents.tracks import BundlePolicy, Champion, Contender, Role
+from agents.version_tags import LEARNED_WITHIN, TRAINING
+from agents.whatif import WhatIfController
 from caches.errors import Mismatch
+
+KIND_NAMES: dict[PolicyKind, str] = {
+    "ppo": "PPO",
+    "static": "static",
+    "whatif": WhatIfController.name,
+    "schedule": HourSchedule.name,
+}
 
 
 @dataclass(frozen=True)
@@ -19,17 +28,19 @@ class Candidate:
     version: PolicyVersion
     bundle: PolicyBundle
 
-    @property
-    def contender(self) -> Contender:
-        seed = self.bundle.provenance.seed
-        kind = "PPO" if self.bundle.kind == "ppo" else self.bundle.kind
-        name = kind if seed is None else f"{kind} seed {seed}"
-        return Contender(BundlePolicy(name, self.bundle), seed, self.version.version)
+    def contender(self, role: Role = "learned") -> Contender:
+        """Ready to be judged, without anything remembered."""
+        bundle, within = self.bundle, self.bundle.provenance.metrics.get(LEARNED_WITHIN)
+        kind = KIND_NAMES[bundle.kind]
+        name = kind if bundle.provenance.seed is None else f"{kind} seed {bundle.provenance.seed}"
+        learned_within = None if within is None else int(within)
+        return Contender(BundlePolicy(name, bundle), bundle.provenance.seed, self.version.version, role, learned_within)
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """chosen: whose promotion is in question. siblings: all of its training, `chosen` among them, by version.
+    """chosen: whose promotion is in question. siblings: all of its training, of whatever kind, `chosen` among them, by
+    version.
 
     champion: None without one and where it is `chosen`. champion_version: as it was when this was read.
     """
@@ -38,6 +49,12 @@ class Candidates:
     siblings: tuple[Candidate, ...]
     champion: Champion | None
     champion_version: int | None
+
+    @property
+    def contenders(self) -> list[Contender]:
+        """Those of the chosen one's kind as learned, those of other kinds to compare with."""
+        kind = self.chosen.bundle.kind
+        return [one.contender("learned" if one.bundle.kind == kind else "baseline") for one in self.siblings]
 
 
 def find_candidates(registry: Registry, reference: int | str) -> Candidates:
@@ -60,9 +77,7 @@ def _others(registry: Registry, chosen: Candidate, training: str) -> list[Candid
     return [
         Candidate(version, registry.load(version.version))
         for version in registry.versions()
-        if version.tags.get(TRAINING) == training
-        and version.version != chosen.version.version
-        and version.kind == chosen.version.kind
+        if version.tags.get(TRAINING) == training and version.version != chosen.version.version
     ]
 
 

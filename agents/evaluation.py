@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.results import Changes, Evaluation, PolicyResult, Savings, SeedsResult, Setting
-from agents.tracks import Track
+from agents.clairvoyant import Clairvoyant
+from agents.results import BoundSearch, Changes, Evaluation, PolicyResult, Savings, SeedsResult, Setting
+from agents.tracks import RUNNABLE, Track
 from agents.uncertainty import Resampling, block_length, ratio_estimate, spread
 from caches.errors import InputError
 from caches.knobs import KnobSpace
@@ -24,11 +25,18 @@ DAY_SECONDS = 86_400.0
 ENOUGH_SEEDS = 5
 ENOUGH_BLOCKS = 10
 
-_NOTES = (
+_START = (
     "The default, like every policy, starts from the cache and settings that best static left, and moves as fast as "
-    "the limits allow.",
-    "The bound prices each interval at its cheapest static setting of a grid, in hindsight: a bound of static "
-    "settings, which a policy may beat, and one that ignores the constraints.",
+    "the limits allow."
+)
+_CLAIRVOYANT = (
+    "The clairvoyant bound is the cheapest way through the test traffic that a search with full knowledge of it found, "
+    "from the same start, within the same limits, and ignoring the constraints. It could be gone, so the true optimum "
+    "costs as much or less; two searches, one half as wide and begun at best static, ended {percent:.2f} % apart."
+)
+_GHOSTS = (
+    "The per-interval static bound prices each interval at its cheapest static setting of a grid, in hindsight, as if "
+    "what other settings left in the cache were free. It bounds static settings; no cache can follow it."
 )
 
 
@@ -41,8 +49,16 @@ class Ground:
     tokens: Array
 
 
-def evaluate(tracks: Sequence[Track], setting: Setting, ground: Ground, resampling: Resampling) -> Evaluation:
-    """tracks: over the same intervals, "best static" among them. InputError where nothing was requested in them."""
+def evaluate(
+    tracks: Sequence[Track],
+    setting: Setting,
+    ground: Ground,
+    resampling: Resampling,
+    notes: Sequence[str] = (),
+    search: Clairvoyant | None = None,
+) -> Evaluation:
+    """tracks: over the same intervals, "best static" among them. notes: shown with the others. search: what gave the
+    track "bound". InputError where nothing was requested in the intervals."""
     best = next(track for track in tracks if track.role == "best static")
     bound = next((track for track in tracks if track.role == "bound"), None)
     requests = int(column(best.rows, "requests").sum())
@@ -55,7 +71,25 @@ def evaluate(tracks: Sequence[Track], setting: Setting, ground: Ground, resampli
     policies = tuple(judge.policy(track) for track in tracks)
     learned = judge.together([track for track in tracks if track.role == "learned"], policies)
     warnings = tuple(_warnings(policies, learned, len(best.rows)))
-    return Evaluation(setting, requests, len(best.rows), policies, learned, _NOTES, warnings)
+    found = None if search is None else _bound_search(search, requests)
+    every = (*_notes(tracks, found), *notes)
+    return Evaluation(setting, requests, len(best.rows), policies, learned, every, warnings, found)
+
+
+def _bound_search(search: Clairvoyant, requests: int) -> BoundSearch:
+    best, full, half = (1000.0 * usd / requests for usd in (search.way.usd, search.full_usd, search.half_usd))
+    return BoundSearch(best, full, half, 100.0 * search.resolution, search.sweeps)
+
+
+def _notes(tracks: Sequence[Track], found: BoundSearch | None) -> Iterator[str]:
+    yield _START
+    if found is not None:
+        yield _CLAIRVOYANT.format(percent=found.resolution_percent)
+        done, of = found.sweeps
+        if done < of:
+            yield f"The traffic is much: {done} of {of} sweeps of the search for the clairvoyant bound were made."
+    if any(track.role == "ghost bound" for track in tracks):
+        yield _GHOSTS
 
 
 def savings(saved_usd: Array, other_usd: Array, requests: Array, resampling: Resampling) -> Savings:
@@ -101,7 +135,8 @@ class _Judge:
     def policy(self, track: Track) -> PolicyResult:
         rows, total = track.rows, float(self.requests.sum())
         causes = 1000.0 * rows[:, COSTS].sum(axis=0) / total
-        broken = {name: int(which.sum()) for name, which in violations(rows, self.ground.constraints).items()}
+        which = violations(rows, self.ground.constraints)
+        broken, unsafe = {name: int(one.sum()) for name, one in which.items()}, _any(which)
         is_best = track.role == "best static"
         return PolicyResult(
             name=track.name,
@@ -111,13 +146,16 @@ class _Judge:
             usd_per_1000=float(1000.0 * track.usd.sum() / total),
             usd_by_cause_per_1000=dict(zip(CAUSES, causes.tolist(), strict=True)),
             saving=None if is_best else self._savings(self.best.usd - track.usd),
-            headroom_captured=None if is_best or track is self.bound else self._headroom(track),
+            headroom_captured=None if is_best or track.role not in RUNNABLE else self._headroom(track),
             changes=self._changes(track),
             violated_intervals=broken,
             violations_per_1000_intervals={name: 1000.0 * count / len(rows) for name, count in broken.items()},
             hit_ratio=float(column(rows, "hits").sum() / total),
             token_hit_ratio=_weighted(column(rows, "token_hit_ratio"), self.ground.tokens),
             median_p99_ttft_seconds=_median(column(rows, "p99_ttft_seconds")),
+            unsafe_intervals=unsafe,
+            unsafe_per_1000_intervals=1000.0 * unsafe / len(rows),
+            learned_within=track.learned_within,
         )
 
     def together(self, tracks: Sequence[Track], policies: Sequence[PolicyResult]) -> SeedsResult | None:
@@ -157,6 +195,10 @@ def positions_of(settings: Array, knobs: KnobSpace) -> Array:
     """Settings of shape (intervals, 3) as positions in [0, 1]."""
     columns = [[knob.position(float(value)) for value in settings[:, i]] for i, knob in enumerate(knobs.knobs)]
     return np.array(columns).T
+
+
+def _any(which: Mapping[str, NDArray[np.bool_]]) -> int:
+    return int(np.any(list(which.values()), axis=0).sum())
 
 
 def _weighted(ratios: Array, weights: Array) -> float | None:

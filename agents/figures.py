@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from agents.figure_axes import clock_axis, dress, knob_axis
 from agents.judge import Judgement
 from agents.results import Evaluation, PolicyResult
-from agents.tracks import Track
+from agents.tracks import Role, Track
 from agents.units import readable, usd
 from envs.interval import column
 
 Array = NDArray[Any]
 
-GREY, ORANGE, SKY, GREEN, BLUE, RED, PINK = (
+BLACK, GREY, ORANGE, SKY, GREEN, BLUE, RED, PINK = (
+    "#222222",
     "#8a8f98",
     "#e69f00",
     "#56b4e9",
@@ -57,8 +58,8 @@ def save_pictures(judgement: Judgement, folder: Path) -> tuple[Path, ...]:
 
 
 def draw_cost(judgement: Judgement) -> Figure:
-    """Cost per 1,000 requests of best static, the learned policies (mean and range over seeds) and the bound; below,
-    what they save, added up."""
+    """Cost per 1,000 requests of best static, the cheapest rival, the learned policies (mean and range over seeds) and
+    the bounds; below, what they save, added up."""
     figure = _figure(8.0, judgement.evaluation, "Cost over time on held-out traffic")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     times, requests = _times(judgement), column(judgement.tracks[0].rows, "requests")
@@ -67,33 +68,32 @@ def draw_cost(judgement: Judgement) -> Figure:
     def cost(spent: Array) -> Array:
         return _smoothed(1000.0 * spent, requests, width)
 
-    learned = _learned(judgement)
-    for role, label, colour, dash in _LINES:
-        for track in judgement.tracks:
-            if track.role == role:
-                above.plot(times, cost(track.usd), color=colour, linestyle=dash, linewidth=1.6, label=label, zorder=3)
+    learned, lines = _learned(judgement), _lines(judgement)
+    for track, label, style in lines:
+        above.plot(times, cost(track.usd), label=label, zorder=3, **style)
     best = next(track for track in judgement.tracks if track.role == "best static")
     if learned:
         band = np.array([cost(track.usd) for track in learned])
         above.fill_between(times, band.min(axis=0), band.max(axis=0), color=BLUE, alpha=0.2, linewidth=0)
         above.plot(times, band.mean(axis=0), color=BLUE, linewidth=2.0, label=_seeds_label(learned, "mean and range"))
     dress(above, f"USD per 1,000 requests{_window(judgement, width)}")
-    above.legend(loc="upper center", bbox_to_anchor=(0.5, 1.13), ncols=4, fontsize=9, frameon=False)
-    _total_saving(below, times, best, [track for track in judgement.tracks if track.role == "bound"], learned)
+    above.legend(loc="upper center", bbox_to_anchor=(0.5, 1.13), ncols=6, fontsize=9, frameon=False)
+    _total_saving(below, times, best, lines, learned)
     dress(below, "USD saved since the start")
     clock_axis(below, times, *_clock(judgement))
     return figure
 
 
 def draw_settings(judgement: Judgement) -> Figure:
-    """The three knobs over time: each learned policy, and the constant line of best static."""
+    """The three knobs over time: each learned policy, the cheapest rival, the clairvoyant bound, and the constant line
+    of best static."""
     figure = _figure(9.0, judgement.evaluation, "Settings over time on held-out traffic")
     panels = figure.subplots(3, 1, sharex=True)
     times, learned = _times(judgement), _learned(judgement)
     best = judgement.study.reference.settings.as_array()
     for index, (axes, knob) in enumerate(zip(panels, judgement.study.world.problem.knobs.knobs, strict=True)):
         for track in learned:
-            assert track.settings is not None  # only the bound has none
+            assert track.settings is not None  # only the ghost bound has none
             axes.step(times, track.settings[:, index], where="post", color=SKY, linewidth=0.8, alpha=0.7)
         if learned:
             settings = np.array([track.settings for track in learned])[:, :, index]
@@ -108,9 +108,12 @@ def draw_settings(judgement: Judgement) -> Figure:
             )
         if len(learned) > 1:
             axes.plot([], [], color=SKY, linewidth=1.2, label="each seed")
+        for track, label, style in _lines(judgement):
+            if track.settings is not None and track.role in ("baseline", "bound"):
+                axes.step(times, track.settings[:, index], where="post", label=label, **style)
         axes.axhline(best[index], color=RED, linestyle="--", linewidth=1.6, label="best static")
         knob_axis(axes, knob)
-    panels[0].legend(loc="upper center", bbox_to_anchor=(0.5, 1.24), ncols=3, fontsize=9, frameon=False)
+    panels[0].legend(loc="upper center", bbox_to_anchor=(0.5, 1.24), ncols=5, fontsize=9, frameon=False)
     clock_axis(panels[-1], times, *_clock(judgement))
     return figure
 
@@ -137,11 +140,22 @@ def draw_causes(evaluation: Evaluation) -> Figure:
     return figure
 
 
-_LINES = (
-    ("best static", "best static", RED, "--"),
-    ("champion", "champion", PINK, "-"),
-    ("bound", "per-interval bound of statics", GREY, ":"),
-)
+Style = dict[str, Any]
+_LINES: dict[Role, tuple[str, Style]] = {
+    "best static": ("best static", {"color": RED, "linestyle": "--", "linewidth": 1.6}),
+    "champion": ("champion", {"color": PINK, "linewidth": 1.6}),
+    "bound": ("clairvoyant bound", {"color": BLACK, "linestyle": ":", "linewidth": 1.4}),
+    "ghost bound": ("per-interval static bound", {"color": GREY, "linestyle": (0, (1, 3)), "linewidth": 1.2}),
+}
+_RIVAL: Style = {"color": GREEN, "linestyle": "-.", "linewidth": 1.3}
+
+
+def _lines(judgement: Judgement) -> list[tuple[Track, str, Style]]:
+    """Every single track that is drawn, with its label and how it is drawn."""
+    rivals = [track for track in judgement.tracks if track.role == "baseline"]
+    rival = min(rivals, key=lambda track: float(track.usd.sum()), default=None)
+    lines = [] if rival is None else [(rival, rival.name, _RIVAL)]
+    return lines + [(track, *_LINES[track.role]) for track in judgement.tracks if track.role in _LINES]
 
 
 def _figure(height: float, evaluation: Evaluation, title: str) -> Figure:
@@ -197,14 +211,15 @@ def _against(percent: float) -> str:
     return f"saves {percent:.2f} %" if percent > 0 else f"costs {-percent:.2f} % more"
 
 
-def _total_saving(axes: Axes, times: Array, best: Track, bound: list[Track], learned: list[Track]) -> None:
-    for track in bound:
-        axes.plot(times, np.cumsum(best.usd - track.usd), color=GREY, linestyle=":", linewidth=1.6)
+def _total_saving(
+    axes: Axes, times: Array, best: Track, lines: Sequence[tuple[Track, str, Style]], learned: list[Track]
+) -> None:
+    for track, _, style in lines:
+        axes.plot(times, np.cumsum(best.usd - track.usd), **style)
     if learned:
         saved = np.array([np.cumsum(best.usd - track.usd) for track in learned])
         axes.fill_between(times, saved.min(axis=0), saved.max(axis=0), color=BLUE, alpha=0.2, linewidth=0)
         axes.plot(times, saved.mean(axis=0), color=BLUE, linewidth=2.0)
-    axes.axhline(0.0, color=RED, linestyle="--", linewidth=1.6)
 
 
 def _learned(judgement: Judgement) -> list[Track]:

@@ -10,7 +10,7 @@ from agents.promotion import PromotionEvidence, Saving
 from agents.provenance import Provenance, TracePart
 from agents.results import Evaluation, Savings, Setting
 from agents.study import Study
-from agents.tracks import Champion, Contender, Track, run_tracks
+from agents.tracks import Champion, Contender, Depth, Track, run_tracks
 from agents.uncertainty import Estimate, Resampling
 from caches.errors import Mismatch
 from envs import traffic as traffic_columns
@@ -29,8 +29,8 @@ class Judgement:
     resampling: Resampling
 
     def track(self, version: int) -> Track:
-        """Of a learned policy by its version in the registry."""
-        return next(track for track in self.tracks if track.role == "learned" and track.version == version)
+        """Of a judged policy by its version in the registry."""
+        return next(track for track in self.tracks if track.role != "champion" and track.version == version)
 
 
 def judge(
@@ -39,28 +39,30 @@ def judge(
     champion: Champion | None = None,
     resampling: Resampling | None = None,
     progress: Progress | None = None,
+    depth: Depth = Depth.FULL,
 ) -> Judgement:
-    """Compares the learned policies (one per seed) with the baselines, the champion and the bound on study.test.
+    """Compares the learned policies (one per seed) with the baselines, the champion and the bounds on study.test.
 
     resampling.seed also seeds the random baseline. Raises Mismatch where the champion does not fit this world, and
     InputError where nothing was requested in the test traffic.
     """
     how = resampling or Resampling()
-    tracks = run_tracks(study, learned, champion, how.seed, progress)
+    compared = run_tracks(study, learned, champion, how.seed, progress, depth)
     problem = study.world.problem
     traffic = study.world.traffic[study.test.start : study.test.stop]
     tokens = column(study.reference.rows, "requests")[study.test.start : study.test.stop] * (
         traffic[:, traffic_columns.PROMPT] + traffic[:, traffic_columns.OUTPUT]
     )
     ground = Ground(problem.knobs, problem.constraints, tokens)
-    return Judgement(study, tracks, evaluate(tracks, _setting(study, how), ground, how), how)
+    evaluation = evaluate(compared.tracks, _setting(study, how), ground, how, compared.notes, compared.bound)
+    return Judgement(study, compared.tracks, evaluation, how)
 
 
 def evidence(judgement: Judgement, version: int, champion: int | None) -> PromotionEvidence:
     """What the judgement says about promoting a version. champion: the version that was champion while judging; it
     must be among the tracks unless it is `version` itself."""
     mine = judgement.track(version)
-    result = next(one for one in judgement.evaluation.policies if one.role == "learned" and one.version == version)
+    result = next(one for one in judgement.evaluation.policies if one.role != "champion" and one.version == version)
     intervals = judgement.evaluation.intervals
     limit = judgement.study.world.problem.constraints.max_unsafe_per_1000
     rival = next((track for track in judgement.tracks if track.role == "champion"), None)

@@ -1,28 +1,28 @@
-"""Proximal policy optimisation, through stable-baselines3: the only file that imports it or torch."""
+"""Proximal policy optimisation, through stable-baselines3: the only file that imports it."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.numpy import load_file, save_file
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv
 
-from agents.actor import Actor
+from agents.actor import Actor, Layer
+from agents.learning import Layers, Start, blinded, hidden_entries, learning_reward
+from agents.looks import Look, Looks
 from agents.policy import Sight
+from agents.ppo_checkpoint import Learner, holds_checkpoint, load_checkpoint, numpy_of, save_checkpoint
 from agents.ppo_config import PPOConfig
 from agents.rollout import roll_out
-from caches.errors import Mismatch
-from envs.observation import ObservationScale
+from envs.observation import SIZE, ObservationScale
 from envs.vector_env import ReplayVectorEnv
 from envs.world import Reference
 
@@ -30,32 +30,38 @@ Array = NDArray[Any]
 Progress = Callable[[int, int], None]
 
 
-# Learning clips the reward of one interval to half of a mean interval's cost: a rare overload costs many times that,
-# and a single one would drown what the other thousand intervals teach. Judging counts all the money.
-REWARD_LIMIT = 5.0
-
-
 class SB3Lanes(VecEnv):
-    """ReplayVectorEnv with stable-baselines3's manners."""
+    """ReplayVectorEnv with stable-baselines3's manners.
 
-    def __init__(self, env: ReplayVectorEnv) -> None:
+    hidden: entries of the observation, bool (SIZE,), that the learner gets as zero. difference: what it is paid
+    (agents.learning.learning_reward).
+    """
+
+    def __init__(self, env: ReplayVectorEnv, hidden: NDArray[np.bool_] | None = None, difference: bool = True) -> None:
         self.env, self.render_mode = env, None
+        self.hidden = np.zeros(SIZE, np.bool_) if hidden is None else hidden
+        self.difference = difference
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
         self._actions: Array = np.zeros((env.num_envs, 3), np.float32)
 
     def reset(self) -> NDArray[np.float32]:
         observations, _ = self.env.reset()
-        return observations
+        return self._shown(observations)
 
     def step_async(self, actions: Array) -> None:
         self._actions = actions
 
     def step_wait(self) -> tuple[NDArray[np.float32], Array, Array, list[dict[str, Any]]]:
-        observations, rewards, _, truncated, info = self.env.step(self._actions)
+        observations, saved, _, truncated, info = self.env.step(self._actions)
+        rewards = learning_reward(saved, info["usd"], self.env.control.scale.interval_usd, self.difference)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for lane in np.flatnonzero(truncated):
-            infos[lane] = {"terminal_observation": info["final_obs"][lane], "TimeLimit.truncated": True}
-        return observations, np.clip(rewards, -REWARD_LIMIT, REWARD_LIMIT).astype(np.float32), truncated, infos
+            last = self._shown(info["final_obs"][lane])
+            infos[lane] = {"terminal_observation": last, "TimeLimit.truncated": True}
+        return self._shown(observations), rewards.astype(np.float32), truncated, infos
+
+    def _shown(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.where(self.hidden, np.float32(0.0), observations)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -87,17 +93,6 @@ class ActorPolicy:
         return self.actor.act(sight.observation)
 
 
-@dataclass(frozen=True)
-class Look:
-    """One look at validation traffic. saving: share of the reference's cost there."""
-
-    steps: int
-    update: int
-    reward: float
-    saving: float
-    exploration: float
-
-
 @dataclass
 class Trained:
     """The actor that did best on validation traffic, and how training went. stopped_early: before total_steps."""
@@ -113,7 +108,7 @@ def build(env: ReplayVectorEnv, config: PPOConfig, seed: int) -> PPO:
     torch.set_num_threads(1)  # nets this small gain nothing from two and lose much beside other work
     model = PPO(
         "MlpPolicy",
-        SB3Lanes(env),
+        SB3Lanes(env, hidden_entries(config), config.difference_reward),
         learning_rate=config.learning_rate,
         n_steps=config.steps_per_update,
         batch_size=config.batch_size,
@@ -137,18 +132,56 @@ def build(env: ReplayVectorEnv, config: PPOConfig, seed: int) -> PPO:
 
 
 def actor_of(model: PPO) -> Actor:
-    """The deterministic part of the policy, in numpy."""
-    layers = [layer for layer in model.policy.mlp_extractor.policy_net if isinstance(layer, torch.nn.Linear)]
-    linear = [*layers, cast(torch.nn.Linear, model.policy.action_net)]
-    return Actor(tuple((_numpy(layer.weight), _numpy(layer.bias)) for layer in linear))
+    """The deterministic part of the policy, in numpy. What the learner did not see has no influence."""
+    lanes = cast(SB3Lanes, model.get_env())
+    return Actor(blinded(_numpy_layers(model), lanes.hidden))
 
 
-def _numpy(tensor: torch.Tensor) -> Array:
-    return np.asarray(tensor.detach().numpy().copy())
+def _numpy_layers(model: PPO) -> Layers:
+    return tuple((numpy_of(layer.weight), numpy_of(layer.bias)) for layer in _policy_layers(model))
+
+
+def begin_from(model: PPO, start: Start) -> None:
+    """Puts the networks of a start in place of the untrained ones; without a critic that one stays untrained."""
+    _fill(_policy_layers(model), start.actor.weights)
+    if start.critic is not None:
+        _fill(_value_layers(model), start.critic)
+
+
+def _policy_layers(model: PPO) -> list[torch.nn.Linear]:
+    hidden = [layer for layer in model.policy.mlp_extractor.policy_net if isinstance(layer, torch.nn.Linear)]
+    return [*hidden, cast(torch.nn.Linear, model.policy.action_net)]
+
+
+def _value_layers(model: PPO) -> list[torch.nn.Linear]:
+    hidden = [layer for layer in model.policy.mlp_extractor.value_net if isinstance(layer, torch.nn.Linear)]
+    return [*hidden, model.policy.value_net]
+
+
+def _fill(layers: list[torch.nn.Linear], weights: Sequence[Layer]) -> None:
+    with torch.no_grad():
+        for layer, (weight, bias) in zip(layers, weights, strict=True):
+            layer.weight.copy_(torch.from_numpy(weight.copy()))
+            layer.bias.copy_(torch.from_numpy(bias.copy()))
+
+
+def averaged(average: Layers | None, layers: Layers, weight: float) -> Layers:
+    """The exponential average of layers after one more update; weight: of the past. float32 as the layers."""
+    if average is None:
+        return layers
+    new = np.float32(1.0 - weight)
+    return tuple(
+        (old[0] + new * (now[0] - old[0]), old[1] + new * (now[1] - old[1]))
+        for old, now in zip(average, layers, strict=True)
+    )
 
 
 class _Watch(BaseCallback):
-    """Looks at validation traffic after every few updates, keeps the best actor, stops when it no longer improves."""
+    """Looks at validation traffic after every few updates, keeps the best actor, stops when it no longer improves.
+
+    What is looked at is the average of the networks over the last updates (B. T. Polyak, A. B. Juditsky, Acceleration
+    of stochastic approximation by averaging, SIAM J. Control and Optimization 30, 1992): single ones wobble around it.
+    """
 
     def __init__(
         self,
@@ -159,8 +192,8 @@ class _Watch(BaseCallback):
     ) -> None:
         super().__init__()
         self.config, self.look, self.progress, self.checkpoint = config, look, progress, checkpoint
-        self.looks: list[Look] = []
-        self.best: tuple[Look, Actor] | None = None
+        self.looks = Looks()
+        self.average: Layers | None = None
         self.updates, self.stopped_early, self.rewards = 0, False, [0.0]
 
     def _on_step(self) -> bool:
@@ -168,25 +201,40 @@ class _Watch(BaseCallback):
         return not self.stopped_early
 
     def _on_rollout_start(self) -> None:
+        self.take_in()
         if self.updates % self.config.evaluate_every == 0:
             self.look_now()
         self.updates += 1
         if self.progress is not None:
             self.progress(self.num_timesteps, self.config.total_steps)
 
+    def take_in(self) -> None:
+        """Early on the past weighs less, so that the untrained network is soon forgotten."""
+        weight = min(self.config.averaging, self.updates / (self.updates + 9.0))
+        self.average = averaged(self.average, _numpy_layers(cast(PPO, self.model)), weight)
+
     def look_now(self) -> None:
         model = cast(PPO, self.model)
-        actor = actor_of(model)
+        assert self.average is not None
+        layers = blinded(self.average, cast(SB3Lanes, model.get_env()).hidden)
+        actor = Actor(layers, dead_band=self.config.dead_band)
         spread = float(cast(torch.Tensor, model.policy.log_std).detach().exp().mean())
         look = Look(self.num_timesteps, self.updates, float(np.mean(self.rewards)), self.look(actor), spread)
         self.rewards = [look.reward]
-        self.looks.append(look)
-        if self.best is None or look.saving > self.best[0].saving:
-            self.best = (look, actor)
-        since = [past.saving for past in self.looks].index(self.best[0].saving)
-        self.stopped_early = len(self.looks) - 1 - since >= self.config.patience
+        self.looks.add(look, actor)
+        self.stopped_early = self.looks.without_improvement >= self.config.patience
         if self.checkpoint is not None:
-            save_checkpoint(model, self, self.checkpoint)
+            save_checkpoint(self.learner, self.config, self.checkpoint)
+
+    @property
+    def learner(self) -> Learner:
+        policy = cast(PPO, self.model).policy
+        return Learner(policy, policy.optimizer, self.looks, self.average, self.num_timesteps, self.updates)
+
+    def restore(self, model: PPO, folder: Path) -> None:
+        learner = Learner(model.policy, model.policy.optimizer, self.looks, None, 0, 0)
+        load_checkpoint(learner, self.config, folder)
+        model.num_timesteps, self.updates, self.average = learner.steps, learner.updates, learner.average
 
 
 def train(
@@ -198,11 +246,13 @@ def train(
     seed: int,
     progress: Progress | None = None,
     checkpoint: Path | None = None,
+    start: Start | None = None,
 ) -> Trained:
     """Trains on the env's episodes, looking at `validation` (marked in the reference, disjoint from them).
 
-    checkpoint: a folder to leave the learner's state in at every look, and to go on from if it holds one. Going on
-    starts new episodes, so it is not the same to the digit as never having stopped.
+    start: where to begin in place of the reference setting; it is the first look. checkpoint: a folder to leave the
+    learner's state in at every look, and to go on from if it holds one (then `start` is not used). Going on starts new
+    episodes, so it is not the same to the digit as never having stopped.
     """
     model = build(env, config, seed)
 
@@ -211,70 +261,17 @@ def train(
         return float(1.0 - result.usd.sum() / result.reference_usd.sum())
 
     watch = _Watch(config, look, progress, checkpoint)
-    if checkpoint is not None and (checkpoint / CHECKPOINT_FILE).exists():
-        load_checkpoint(model, watch, checkpoint)
+    if checkpoint is not None and holds_checkpoint(checkpoint):
+        watch.restore(model, checkpoint)
+    elif start is not None:
+        begin_from(model, start)
     left = config.total_steps - model.num_timesteps
     if left > 0:
         model.learn(left, callback=watch, reset_num_timesteps=False)
     watch.init_callback(model)
     watch.num_timesteps = model.num_timesteps
+    if left > 0:
+        watch.take_in()
     watch.look_now()
-    assert watch.best is not None
-    return Trained(watch.best[1], watch.best[0], watch.looks, watch.stopped_early)
-
-
-CHECKPOINT_FORMAT, CHECKPOINT_FILE = 1, "checkpoint.json"
-
-
-def save_checkpoint(model: PPO, watch: _Watch, folder: Path) -> None:
-    """The learner's whole state as arrays and JSON; no pickle. Written beside and renamed, arrays first."""
-    folder.mkdir(parents=True, exist_ok=True)
-    arrays = {f"policy.{name}": _numpy(value) for name, value in model.policy.state_dict().items()}
-    for index, moments in model.policy.optimizer.state_dict()["state"].items():
-        arrays |= {f"adam.{index}.{name}": _numpy(value) for name, value in moments.items()}
-    if watch.best is not None:
-        for index, (weight, bias) in enumerate(watch.best[1].weights):
-            arrays |= {f"best.{index}.weight": weight, f"best.{index}.bias": bias}
-    arrays["torch_random"] = _numpy(torch.get_rng_state())
-    body = {
-        "format": CHECKPOINT_FORMAT,
-        "config": watch.config.model_dump(mode="json"),
-        "steps": model.num_timesteps,
-        "updates": watch.updates,
-        "looks": [asdict(look) for look in watch.looks],
-        "best": None if watch.best is None else watch.looks.index(watch.best[0]),
-    }
-    arrays_file = f"arrays-{model.num_timesteps}.safetensors"
-    save_file({name: np.ascontiguousarray(value) for name, value in arrays.items()}, folder / arrays_file)
-    partial = folder / "checkpoint.json.partial"
-    partial.write_text(json.dumps(body | {"arrays": arrays_file}))
-    partial.replace(folder / CHECKPOINT_FILE)
-    for stale in folder.glob("arrays-*.safetensors"):
-        if stale.name != arrays_file:
-            stale.unlink()
-
-
-def load_checkpoint(model: PPO, watch: _Watch, folder: Path) -> None:
-    """Puts a learner back where `save_checkpoint` found it. Mismatch when it was saved under another configuration."""
-    body = json.loads((folder / CHECKPOINT_FILE).read_text())
-    config = watch.config.model_dump(mode="json")
-    saved = body["config"] | {"total_steps": config["total_steps"]}  # training for longer is what going on is for
-    if body["format"] != CHECKPOINT_FORMAT or saved != config:
-        changed = {key: (saved.get(key), config[key]) for key in config if saved.get(key) != config[key]}
-        raise Mismatch(f"{folder}: the checkpoint was made with other settings (saved, now): {changed}")
-    arrays = load_file(folder / body["arrays"])
-    policy = {name[7:]: torch.from_numpy(value) for name, value in arrays.items() if name.startswith("policy.")}
-    model.policy.load_state_dict(policy)
-    optimizer = model.policy.optimizer.state_dict()
-    for name, value in arrays.items():
-        if name.startswith("adam."):
-            _, index, moment = name.split(".")
-            optimizer["state"].setdefault(int(index), {})[moment] = torch.from_numpy(value)
-    model.policy.optimizer.load_state_dict(optimizer)
-    torch.set_rng_state(torch.from_numpy(arrays["torch_random"]))
-    model.num_timesteps, watch.updates = body["steps"], body["updates"]
-    watch.looks = [Look(**look) for look in body["looks"]]
-    if body["best"] is not None:
-        layers = sum(name.startswith("best.") for name in arrays) // 2
-        weights = tuple((arrays[f"best.{i}.weight"], arrays[f"best.{i}.bias"]) for i in range(layers))
-        watch.best = (watch.looks[body["best"]], Actor(weights))
+    best, actor = watch.looks.best
+    return Trained(actor, best, watch.looks.looks, watch.stopped_early)

@@ -31,6 +31,23 @@ class PPOConfig(BaseModel):
     starts: int = _field(16, "places in training traffic where episodes start", "places", gt=0)
     evaluate_every: int = _field(10, "updates between looks at validation traffic", "updates", gt=0)
     patience: int = _field(20, "looks without improvement before stopping early", "looks", gt=0)
+    averaging: float = _field(
+        0.95,
+        "weight of the past, per update, in the average of networks that is kept",
+        "1",
+        ge=0,
+        lt=1,
+    )
+    dead_band: float = _field(
+        0.02, "wishes nearer than this to where a knob is leave it there", "share of range", ge=0, lt=1
+    )
+    whatif_features: bool = _field(True, "whether the what-if entries of the observation are seen", "yes or no")
+    imitation: bool = _field(
+        False, "whether training starts from imitating the what-if controller or the schedule of hours", "yes or no"
+    )
+    difference_reward: bool = _field(
+        True, "whether the reward is the saving against the reference; otherwise minus the cost", "yes or no"
+    )
 
 
 def preset(name: Literal["default", "seed"]) -> PPOConfig:

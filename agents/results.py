@@ -35,8 +35,9 @@ class PolicyResult:
     """One policy on the test intervals. Costs are USD per 1,000 requests. None: no data, or not applicable.
 
     saving: against best static; None for best static itself. headroom_captured: see agents.evaluation.headroom.
-    token_hit_ratio: each interval's, weighted by the tokens requested in it. violated_intervals: by constraint.
-    seed: of its training. version: in the registry.
+    token_hit_ratio: each interval's, weighted by the tokens requested in it. violated_intervals: by constraint;
+    unsafe_intervals: those that broke any. learned_within: intervals of training until it was near what it became
+    (agents.learning_curve). seed: of its training. version: in the registry.
     """
 
     name: str
@@ -53,6 +54,9 @@ class PolicyResult:
     hit_ratio: float
     token_hit_ratio: float | None
     median_p99_ttft_seconds: float | None
+    unsafe_intervals: int
+    unsafe_per_1000_intervals: float
+    learned_within: int | None = None
 
 
 @dataclass(frozen=True)
@@ -91,8 +95,23 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class BoundSearch:
+    """How well the clairvoyant bound is known. Costs are USD per 1,000 requests. full_width_usd_per_1000: what the
+    search found. half_width_usd_per_1000: what a second one found, half as wide and begun from best static alone; the
+    bound is the cheaper of them. resolution_percent: how far they are apart, of the bound's cost. sweeps: done, of how
+    many; fewer where the traffic is too much for all."""
+
+    usd_per_1000: float
+    full_width_usd_per_1000: float
+    half_width_usd_per_1000: float
+    resolution_percent: float
+    sweeps: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class Evaluation:
-    """A judgement as numbers. notes: sentences that every report shows; warnings: what weakens this one."""
+    """A judgement as numbers. notes: sentences that every report shows; warnings: what weakens this one. bound: None
+    where the clairvoyant bound was not searched for."""
 
     setting: Setting
     requests: int
@@ -101,6 +120,7 @@ class Evaluation:
     learned: SeedsResult | None
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+    bound: BoundSearch | None = None
 
     def one(self, role: Role) -> PolicyResult | None:
         """The first policy in a role."""

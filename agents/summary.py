@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.results import Evaluation, PolicyResult, SeedsResult
+from agents.tracks import RUNNABLE
 from agents.uncertainty import Estimate, Spread
 from agents.units import readable, usd
 from caches.knobs import KNOB_NAMES
@@ -13,6 +15,7 @@ from envs.reward import CAUSES
 
 _KNOB_UNITS = dict(zip(KNOB_NAMES, ("bytes", "seconds", "share"), strict=True))
 NONE = "–"
+PPO, SEED = "PPO", " seed "  # as in "PPO seed 3"
 
 
 @dataclass(frozen=True)
@@ -27,16 +30,19 @@ class Table:
 
 
 def comparison(evaluation: Evaluation) -> Table:
-    """Cost, saving against best static and how sure it is, headroom captured, changes of settings per day."""
-    columns = ("policy", "USD/1,000", "saves %", "95 % over time", "95 % over seeds", "headroom", "changes/day")
+    """Cost, saving against best static and how sure it is, headroom captured, changes of settings per day, intervals
+    in 1,000 that broke any constraint."""
+    sure = ("95 % over time", "95 % over seeds")
+    columns = ("policy", "USD/1,000", "saves %", *sure, "headroom", "changes/day", "unsafe/1,000")
     return _table(columns, evaluation, _compared, _compared_together)
 
 
 def behaviour(evaluation: Evaluation) -> Table:
-    """Hit ratios, the median over intervals of P99 TTFT, and the intervals in 1,000 that violated each constraint."""
+    """Hit ratios, the median over intervals of P99 TTFT, the intervals in 1,000 that violated each constraint, and how
+    many intervals of training it took to come within 1 % of the saving in the end."""
     names = evaluation.policies[0].violated_intervals
     violated = (f"{name} violated/1,000" for name in names)
-    columns = ("policy", "hit ratio", "token hit ratio", "P99 TTFT, s", *violated)
+    columns = ("policy", "hit ratio", "token hit ratio", "P99 TTFT, s", *violated, "learned within")
     return _table(columns, evaluation, _behaved, _behaved_together)
 
 
@@ -50,8 +56,9 @@ def causes(evaluation: Evaluation) -> Table:
 
 
 def sentences(evaluation: Evaluation) -> tuple[str, ...]:
-    """What you pay now, what best static costs, what learning adds, how sure that is, and where it adds nothing."""
-    parts = [*_static_sentences(evaluation), *_learned_sentences(evaluation)]
+    """What you pay now, what best static costs, what learning adds, how sure that is, where it adds nothing, and what
+    is cheapest of all."""
+    parts = [*_static_sentences(evaluation), *_learned_sentences(evaluation), *_cheapest(evaluation)]
     return (*parts, *evaluation.warnings)
 
 
@@ -74,29 +81,37 @@ def _learned_sentences(evaluation: Evaluation) -> Iterator[str]:
         return
     seeds = len(together.seeds)
     who = "The learned policy costs" if seeds == 1 else f"The learned policies cost, as a mean of {seeds} seeds,"
+    if _judged(evaluation) != PPO:
+        who = f"{_judged(evaluation)} costs"
     saving = together.saving.percent
     cost = f"{who} {usd(together.usd_per_1000.mean)} USD per 1,000 requests"
     compared = (
         "" if saving is None else f", {_percent(saving.mean)} than best static ({_per_day(evaluation, together)})"
     )
     yield f"{cost}{compared}."
-    yield _how_sure(together)
+    yield _how_sure(_judged(evaluation), together)
     yield from _headroom(evaluation, together)
     yield from _simpler(evaluation, together)
     yield from _violations(evaluation)
 
 
-def _how_sure(together: SeedsResult) -> str:
+def _judged(evaluation: Evaluation) -> str:
+    """What a sentence calls the policy that is judged: PPO, or what it is instead."""
+    name = next(policy.name for policy in evaluation.policies if policy.role == "learned").partition(SEED)[0]
+    return name if name == PPO else f"The {name}"
+
+
+def _how_sure(who: str, together: SeedsResult) -> str:
     time, seeds = together.saving.usd_per_1000, together.saving_usd_per_1000
     low = time.low if seeds.low is None else min(time.low, seeds.low)
     where = _bounds(together)
     if low > 0:
         return f"The saving is above zero within its 95 % intervals ({where})."
     if time.mean < 0:
-        return f"PPO adds nothing here: it costs more than best static ({where})."
+        return f"{who} adds nothing here: it costs more than best static ({where})."
     if time.mean == 0:
-        return "PPO adds nothing here: it costs exactly what best static costs."
-    return f"PPO is not shown to add anything here: a 95 % interval of the saving reaches below zero ({where})."
+        return f"{who} adds nothing here: it costs exactly what best static costs."
+    return f"{who} is not shown to add anything here: a 95 % interval of the saving reaches below zero ({where})."
 
 
 def _bounds(together: SeedsResult) -> str:
@@ -114,12 +129,42 @@ def _headroom(evaluation: Evaluation, together: SeedsResult) -> Iterator[str]:
     if bound is None or bound.saving is None or bound.saving.percent is None:
         return
     if captured is None:
-        yield "The per-interval bound saves nothing over best static: there is nothing to gain by moving."
+        yield "The clairvoyant bound saves nothing over best static: there is nothing to gain by moving."
         return
     yield (
-        f"The per-interval bound saves {bound.saving.percent.mean:.2f} % over best static; of this headroom "
+        f"The clairvoyant bound saves {bound.saving.percent.mean:.2f} % over best static; of this headroom "
         f"{captured.mean:.2f} is captured."
     )
+
+
+def _cheapest(evaluation: Evaluation) -> Iterator[str]:
+    """Of what an operator can run, seeds as their mean: nobody knows beforehand which one is lucky."""
+    groups: dict[str, list[PolicyResult]] = {}
+    for policy in evaluation.policies:
+        if policy.role in RUNNABLE:
+            groups.setdefault(policy.name.partition(SEED)[0], []).append(policy)
+    costs = [_together(name, policies) for name, policies in groups.items()]
+    limit = float(evaluation.setting.constraints.get("max_unsafe_per_1000", math.inf))
+    least = min(costs)
+    allowed = min((one for one in costs if one[2] <= limit), default=None)
+    what = "Of everything that can be run here, the cheapest is"
+    yield f"{what} {least[1]}, at {usd(least[0])} USD per 1,000 requests{_unsafe(least[2], limit)}."
+    if allowed is None:
+        yield f"Nothing that can be run keeps the constraints in all but {limit:g} of 1,000 intervals."
+    elif allowed != least:
+        yield f"Of what keeps them, it is {allowed[1]}, at {usd(allowed[0])}."
+
+
+def _together(name: str, policies: Sequence[PolicyResult]) -> tuple[float, str, float]:
+    """USD per 1,000 requests, name and unsafe intervals per 1,000."""
+    count = len(policies)
+    usd_per_1000 = sum(policy.usd_per_1000 for policy in policies) / count
+    unsafe = sum(policy.unsafe_per_1000_intervals for policy in policies) / count
+    return usd_per_1000, name if count == 1 else f"{name}, mean of {count} seeds", unsafe
+
+
+def _unsafe(per_1000: float, limit: float) -> str:
+    return "" if per_1000 <= limit else f", which breaks constraints in {per_1000:.1f} of 1,000 intervals"
 
 
 def _simpler(evaluation: Evaluation, together: SeedsResult) -> Iterator[str]:
@@ -180,6 +225,7 @@ def _compared(policy: PolicyResult) -> tuple[str, ...]:
         NONE,
         _number(policy.headroom_captured, ".2f"),
         _number(None if policy.changes is None else policy.changes.per_day, ".1f"),
+        f"{policy.unsafe_per_1000_intervals:.1f}",
     )
 
 
@@ -192,6 +238,7 @@ def _compared_together(together: SeedsResult, learned: Sequence[PolicyResult]) -
         _interval(together.saving_percent),
         NONE if captured is None else f"{captured.mean:.2f}",
         _mean([None if policy.changes is None else policy.changes.per_day for policy in learned], ".1f"),
+        _mean([policy.unsafe_per_1000_intervals for policy in learned], ".1f"),
     )
 
 
@@ -206,6 +253,7 @@ def _behaved_together(_: SeedsResult | None, policies: Sequence[PolicyResult]) -
         _mean([policy.token_hit_ratio for policy in policies], ".4f"),
         _mean([policy.median_p99_ttft_seconds for policy in policies], ".3f"),
         *(_mean([policy.violations_per_1000_intervals[name] for policy in policies], ".1f") for name in names),
+        _mean([policy.learned_within for policy in policies], ",.0f"),
     )
 
 
@@ -215,7 +263,7 @@ def _mean(values: Sequence[float | None], form: str) -> str:
 
 
 def _name(policy: PolicyResult) -> str:
-    version = policy.version if policy.role == "learned" else None
+    version = policy.version if policy.role != "champion" else None
     return policy.name if version is None else f"{policy.name} (version {version})"
 
 

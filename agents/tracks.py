@@ -3,49 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.baselines.catalog import Rivals, rivals
 from agents.baselines.simple import HillClimber, Random, Static
 from agents.bundle import PolicyBundle
+from agents.clairvoyant import Clairvoyant, Search, Way, clairvoyant, stages
 from agents.policy import ControlPolicy, Sight
 from agents.rollout import roll_out
+from agents.rules import RULES
 from agents.study import Split, Study, open_study
 from caches.errors import Mismatch
 from caches.knobs import KnobSettings
-from envs.ghosts import GhostGrid, ghost_grid
+from envs.ghosts import GhostGrid, ghost_grid, grid_settings
 from envs.interval import total_usd
 from envs.observation import OBSERVATION_VERSION, SIZE
 from envs.world import Progress, Reference, World
 
 Array = NDArray[Any]
-Role = Literal["default", "best static", "baseline", "learned", "champion", "bound"]
+Role = Literal["default", "best static", "baseline", "learned", "champion", "bound", "ghost bound"]
+RUNNABLE: tuple[Role, ...] = ("default", "best static", "baseline", "learned", "champion")  # the rest knows the future
+
+
+class Depth(Enum):
+    """How much a judgement compares. QUICK leaves out the fitted rivals and the clairvoyant bound, which take most of
+    the time."""
+
+    FULL = "full"
+    QUICK = "quick"
 
 
 class BundlePolicy:
-    """A bundle as a control policy, without torch: the actor of a trained one, no deviation for a static one."""
+    """A bundle as a control policy, without torch: the actor of a trained one, the rule of a fitted one, no deviation
+    for a static one."""
 
     def __init__(self, name: str, bundle: PolicyBundle) -> None:
         self.name = name
-        self._actor = None if bundle.kind == "static" else bundle.actor()
+        self._actor = bundle.actor() if bundle.kind == "ppo" else None
+        self._rule = bundle.rule() if bundle.kind in RULES else None
 
     def reset(self, seed: int) -> None:
-        """Nothing to forget."""
+        if self._rule is not None:
+            self._rule.reset(seed)
 
     def act(self, sight: Sight) -> NDArray[np.float64]:
+        if self._rule is not None:
+            return self._rule.act(sight)
         return np.zeros(3) if self._actor is None else self._actor.act(sight.observation)
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A learned policy to be judged. seed: of its training. version: in the registry."""
+    """A policy to be judged. seed: of its training. version: in the registry. role: "learned", or "baseline" for one of
+    another kind than those that are judged. learned_within: intervals of training until it was near what it
+    became (agents.learning_curve), None where nothing was learned."""
 
     policy: ControlPolicy
     seed: int | None = None
     version: int | None = None
+    role: Role = "learned"
+    learned_within: int | None = None
 
 
 @dataclass(frozen=True)
@@ -60,8 +82,8 @@ class Champion:
 class Track:
     """What one policy did over the test intervals. rows: (intervals, STATS). settings: (intervals, 3), in force.
 
-    before: the settings in force until the first interval. settings and before are None for the bound, which is no
-    policy.
+    before: the settings in force until the first interval. settings and before are None for the ghost bound, which
+    nothing could follow. learned_within: as of the contender.
     """
 
     name: str
@@ -71,11 +93,21 @@ class Track:
     before: KnobSettings | None
     seed: int | None = None
     version: int | None = None
+    learned_within: int | None = None
 
     @property
     def usd(self) -> Array:
         """(intervals,)."""
         return total_usd(self.rows)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Everything side by side. notes: what the rivals have to say. bound: None where it was not searched for."""
+
+    tracks: tuple[Track, ...]
+    notes: tuple[str, ...] = ()
+    bound: Clairvoyant | None = None
 
 
 def study_for(world: World, split: Split, bundle: PolicyBundle) -> Study:
@@ -101,39 +133,84 @@ def run_tracks(
     champion: Champion | None = None,
     seed: int = 0,
     progress: Progress | None = None,
-) -> tuple[Track, ...]:
-    """Default, best static, random, hill climber, the learned in their order, the champion, the bound.
+    depth: Depth = Depth.FULL,
+) -> Compared:
+    """Default, best static, random, hill climber, the rivals, the learned in their order, the champion, the bounds.
 
-    progress: called while the ghost grid is replayed, which takes most of the time where the study has none.
+    progress: called while ghosts are replayed and the clairvoyant bound is searched for, with steps done, of how many.
     """
-    world, home = study.world, study.reference.settings
-    knobs = world.problem.knobs
-    baselines: list[ControlPolicy] = [Static("default", knobs.default(), home, knobs), Random(), HillClimber()]
-    policies = [*baselines, *(contender.policy for contender in learned)]
-    grid = ghost_grid(world, progress=progress) if study.grid is None else study.grid
-    rolled = roll_out(study.reference, study.scale, policies, study.test, seed, grid)
-    roles: list[Role] = ["default", "baseline", "baseline"]
-    fixed = [
-        Track(policy.name, role, rolled.rows[i], rolled.settings[i], home)
-        for i, (policy, role) in enumerate(zip(baselines, roles, strict=True))
-    ]
-    ran = [
-        Track(one.policy.name, "learned", rolled.rows[i], rolled.settings[i], home, one.seed, one.version)
-        for i, one in enumerate(learned, len(baselines))
+    knobs, full = study.world.problem.knobs, depth is Depth.FULL
+    watch = _Watch(progress, 0 if study.grid else len(grid_settings(knobs)), stages(Search(), study) if full else 0)
+    grid = ghost_grid(study.world, progress=watch.ghosts) if study.grid is None else study.grid
+    others = rivals(study, grid) if full else Rivals((), ())
+    policies = _side_by_side(study, learned, others)
+    tracks = _roll_out(study, policies, grid, seed)
+    if champion is not None:
+        tracks.append(_champion(study, champion, grid))
+    bound = None
+    if full:
+        ways = [Way(one.settings, one.rows) for one in tracks if one.settings is not None and one.role != "champion"]
+        bound = clairvoyant(study, ways, grid, Search(), watch.search)
+        best = _bound(study, bound, tracks)
+        tracks.append(best)
+        bound = replace(bound, way=Way(np.asarray(best.settings), best.rows))
+    return Compared((*tracks, _ghost_bound(study, grid)), others.notes, bound)
+
+
+@dataclass(frozen=True)
+class _Watch:
+    """Two stretches of work as one."""
+
+    progress: Progress | None
+    settings: int
+    stages: int
+
+    def ghosts(self, done: int, _: int) -> None:
+        if self.progress is not None:
+            self.progress(done, self.settings + self.stages)
+
+    def search(self, done: int, _: int) -> None:
+        self.ghosts(self.settings + done, 0)
+
+
+def _side_by_side(study: Study, learned: Sequence[Contender], others: Rivals) -> list[Contender]:
+    """In the order of the tables. A rival makes way for a contender of its name, which was fitted in training."""
+    knobs, home = study.world.problem.knobs, study.reference.settings
+    default = Contender(Static("default", knobs.default(), home, knobs), role="default")
+    known: list[ControlPolicy] = [Random(), HillClimber(), *others.policies]
+    names = {one.policy.name for one in learned}
+    baselines = [Contender(policy, role="baseline") for policy in known if policy.name not in names]
+    return [default, *baselines, *sorted(learned, key=lambda one: one.role == "learned")]
+
+
+def _roll_out(study: Study, policies: Sequence[Contender], grid: GhostGrid, seed: int) -> list[Track]:
+    home = study.reference.settings
+    rolled = roll_out(study.reference, study.scale, [one.policy for one in policies], study.test, seed, grid)
+    tracks = [
+        Track(
+            one.policy.name,
+            one.role,
+            rolled.rows[i],
+            rolled.settings[i],
+            home,
+            one.seed,
+            one.version,
+            one.learned_within,
+        )
+        for i, one in enumerate(policies)
     ]
     still = np.tile(home.as_array(), (len(study.test), 1))
-    best = Track("best static", "best static", rolled.reference_rows, still, home)
-    rival = [] if champion is None else [_champion(study, champion)]
-    return (fixed[0], best, *fixed[1:], *ran, *rival, _bound(study, grid))
+    tracks.insert(1, Track("best static", "best static", rolled.reference_rows, still, home))
+    return tracks
 
 
-def _champion(study: Study, champion: Champion) -> Track:
+def _champion(study: Study, champion: Champion, grid: GhostGrid) -> Track:
     """In the same world over the same intervals, from the state that its own reference left at their beginning."""
     bundle = champion.bundle
     require_fit(bundle, study.world)
     reference = Reference(study.world, bundle.reference, (study.test.start,))
     policy = BundlePolicy(f"champion, version {champion.version}", bundle)
-    rolled = roll_out(reference, bundle.scale or study.scale, [policy], study.test)
+    rolled = roll_out(reference, bundle.scale or study.scale, [policy], study.test, grid=grid)
     return Track(
         policy.name,
         "champion",
@@ -145,14 +222,22 @@ def _champion(study: Study, champion: Champion) -> Track:
     )
 
 
-def _bound(study: Study, grid: GhostGrid) -> Track:
+def _bound(study: Study, found: Clairvoyant, tracks: Sequence[Track]) -> Track:
+    """The way that was found. A champion starts from what its own reference left; should that make it cheaper still,
+    the bound is its way."""
+    mine = Track("clairvoyant bound", "bound", found.way.rows, found.way.settings, study.reference.settings)
+    cheaper = [one for one in tracks if one.role == "champion" and one.usd.sum() < mine.usd.sum()]
+    return replace(cheaper[0], name=mine.name, role=mine.role, seed=None, version=None) if cheaper else mine
+
+
+def _ghost_bound(study: Study, grid: GhostGrid) -> Track:
     """Each interval at its cheapest of the ghost grid's settings and the reference, in hindsight.
 
-    Every setting is replayed from the trace's start. A policy that moves between settings can be cheaper still, so this
-    bounds static settings, not policies.
+    Every setting is replayed from the trace's start. No cache goes that way: what another setting left in it is paid
+    for later. It bounds static settings, not policies.
     """
     cheapest = study.reference.rows[study.test.start : study.test.stop].copy()
     for other in grid.rows[:, study.test.start : study.test.stop]:
         better = total_usd(other) < total_usd(cheapest)
         cheapest[better] = other[better]
-    return Track("per-interval bound", "bound", cheapest, None, None)
+    return Track("per-interval static bound", "ghost bound", cheapest, None, None)

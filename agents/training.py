@@ -7,15 +7,21 @@ import signal
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
+from agents.continual import Recent, continue_training, open_recent
+from agents.imitation import imitate_best
+from agents.learning import Start
+from agents.on_ray import run_on_ray
 from agents.ppo import Trained, train
+from agents.ppo_checkpoint import holds_checkpoint
 from agents.ppo_config import PPOConfig
-from agents.study import Split, open_study
+from agents.study import Split, Study, open_study
 from caches.knobs import KnobSettings
+from envs.ghosts import GhostGrid, ghost_grid
 from envs.world import Problem, World
 
 POLL_SECONDS = 0.2
@@ -26,6 +32,8 @@ class TrainingPlan:
     """What a worker needs to train one seed. make_problem is called in the worker: traces are opened, not sent.
 
     checkpoints: a folder for the learners' state, one folder inside it per seed; training goes on from what is there.
+    grid: for the teacher where training starts with imitation; without it each worker replays its own. recent: trains
+    a policy that is there on, instead of a new one; `reference` is then the one that it deviates from.
     """
 
     make_problem: Callable[[], Problem]
@@ -33,15 +41,33 @@ class TrainingPlan:
     reference: KnobSettings
     config: PPOConfig
     checkpoints: Path | None = None
+    grid: GhostGrid | None = None
+    recent: Recent | None = None
 
 
 def train_seed(plan: TrainingPlan, seed: int, progress: Callable[[int, int], None] | None = None) -> Trained:
     """One seed, in this process."""
     world = World(plan.make_problem())
-    study = open_study(world, plan.split, plan.reference, plan.config.horizon, plan.config.starts)
     checkpoint = None if plan.checkpoints is None else plan.checkpoints / f"seed-{seed}"
+    if plan.recent is not None:
+        recent = open_recent(world, plan.split, plan.recent, plan.config)
+        return continue_training(recent, plan.recent.policy, plan.config, seed, progress, checkpoint)
+    study = open_study(world, plan.split, plan.reference, plan.config.horizon, plan.config.starts)
     environment = study.environment(plan.config.lanes, seed)
-    return train(study.reference, study.scale, environment, study.validation, plan.config, seed, progress, checkpoint)
+    return train(
+        *(study.reference, study.scale, environment, study.validation, plan.config, seed),
+        progress,
+        checkpoint,
+        _start(plan, study, seed, checkpoint),
+    )
+
+
+def _start(plan: TrainingPlan, study: Study, seed: int, checkpoint: Path | None) -> Start | None:
+    begun = checkpoint is not None and holds_checkpoint(checkpoint)
+    if begun or not plan.config.imitation:
+        return None
+    grid = ghost_grid(study.world) if plan.grid is None else plan.grid
+    return imitate_best(study, grid, plan.config, seed)
 
 
 def train_seeds(
@@ -120,3 +146,16 @@ def _follow(
 
 def _ignore(seed: int, done: int, total: int) -> None:
     """No progress is shown."""
+
+
+def train_seeds_on_ray(
+    address: str,
+    plan: TrainingPlan,
+    seeds: Sequence[int],
+    progress: Callable[[int, int, int], None] | None = None,
+) -> list[Trained]:
+    """As `train_seeds`, on a Ray cluster, a task per seed; equal to the digit. There are no checkpoints: nodes come and
+    go, and a seed whose worker is lost starts anew."""
+    report, steps = progress or _ignore, plan.config.total_steps
+    tasks = [(replace(plan, checkpoints=None), seed) for seed in seeds]
+    return run_on_ray(address, train_seed, tasks, lambda index: report(seeds[index], steps, steps))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 from agents.baselines.best_static import StaticFit, fit_best_static
 from agents.judge import Judgement, judge
@@ -16,115 +13,20 @@ from agents.study import open_study
 from agents.tracks import Contender
 from agents.training import TrainingPlan, train_seeds
 from agents.uncertainty import Spread
-from benchmarks.harness import ROOT, SHARED_TRACES, Benchmark, Cell, Goal, Report, Table, main, say
-from benchmarks.workloads import TWITTER, part
-from envs.world import Problem, World
-from traces.catalog import load_trace
-from traces.compose import Arrivals, Span, Volume, compose
-from traces.servegen import read_lengths, read_rates
-from traces.store import is_converted, open_trace, save_trace
-from traces.trace import Trace
-from tuner.config import TunerConfig
-from tuner.problem import problem_of, split_of
-
-RATES = SHARED_TRACES / "llm" / "servegen_m-small_rates.csv.gz"
-LARGE_RATES = SHARED_TRACES / "llm" / "servegen_m-large.part1_rates.csv.gz"
-LENGTHS = SHARED_TRACES / "llm" / "servegen_m-large.part1_lengths.csv.gz"
-CONVERTED = ROOT / "out" / "benchmarks"
-SEEDS = (0, 1, 2, 3, 4)
-WORKERS = 2
-DEFAULT_MEMORY_PRICE = TunerConfig().prices.memory_usd_per_gib_hour
-
-
-@dataclass(frozen=True)
-class Workload:
-    """rates: of a composed trace, None for Twitter's own times. keys: which of Twitter's requests. settings: sections
-    of the configuration that differ from the defaults. beats: whether PPO is meant to beat best static here;
-    everywhere it must not cost 1 % more."""
-
-    name: str
-    rates: Path | None
-    keys: slice
-    settings: Mapping[str, Any]
-    beats: bool
-    facts: tuple[str, ...] = field(default=())
-
-
-COMPOSED = Workload(
-    "servegen-twitter",
-    RATES,
-    slice(2_000_000),
-    {
-        "trace": {"interval_seconds": 600},
-        "knobs": {"ttl_seconds": {"low": 600, "high": 604_800, "default": 86_400}},
-        "serving": {"profile": "qwen-7b-a100", "max_sequences": 16},
-        "prices": {"slow_request_usd": 0.001},
-        "constraints": {"p99_ttft_seconds": 3.0, "max_unsafe_per_1000": 5},
-        "ppo": {"total_steps": 300_000},
-    },
-    beats=True,
-    facts=(
-        "servegen-twitter (composed of real parts, response mode): arrival rates of ServeGen m-small over 14 days, "
-        "keys and sizes of the first 2 million requests of Twitter cluster52 part 1 in order, token lengths per key "
-        "fitted to ServeGen m-large; one request in 700 of the recorded rates, served by 16 sequences of one Qwen-7B "
-        "on an A100. This test part was seen while prices, sequences and PPO's defaults were chosen.",
-    ),
+from benchmarks.harness import Benchmark, Cell, Goal, Report, Table, main, say
+from benchmarks.workloads import (
+    COMPOSED,
+    DEFAULT_MEMORY_PRICE,
+    SEEDS,
+    TWITTER_ALONE,
+    UNSEEN,
+    WORKERS,
+    Workload,
+    config_of,
+    problem_for,
 )
-UNSEEN = Workload(
-    "servegen-large-twitter",
-    LARGE_RATES,
-    slice(2_000_000, 3_200_000),
-    {**COMPOSED.settings, "serving": {"profile": "qwen-7b-a100", "max_sequences": 14}},
-    beats=True,
-    facts=(
-        "servegen-large-twitter (composed likewise): arrival rates of ServeGen m-large over 8 days, the next 1.2 "
-        "million requests of Twitter, 14 sequences, everything else as before. Nothing was chosen by its test part.",
-    ),
-)
-TWITTER_ALONE = Workload(
-    "twitter",
-    None,
-    slice(None),
-    {
-        "trace": {"interval_seconds": 10},
-        "knobs": {"ttl_seconds": {"low": 10, "high": 3_600, "default": 600}},
-        "serving": {"profile": "qwen-7b-a100", "replicas": 32},
-        "prices": {"answer_lifetime_seconds": 14_400, "slow_request_usd": 0.001},
-        "constraints": {"p99_ttft_seconds": 3.0, "max_unsafe_per_1000": 5},
-        "ppo": {"total_steps": 20_000, "lanes": 16, "horizon": 64, "starts": 8, "evaluate_every": 4},
-    },
-    beats=False,
-    facts=(
-        "twitter (response mode): cluster52 part 1 as recorded, 53 minutes, 5.9 million requests; 1,020 prompt tokens "
-        "and a quarter of the response's bytes as output tokens assumed; answers live four hours, for so short a span.",
-    ),
-)
-
-
-def trace_of(workload: Workload) -> Trace:
-    """Made once and kept converted."""
-    folder = CONVERTED / f"{workload.name}.trace"
-    if not is_converted(folder):
-        CONVERTED.mkdir(parents=True, exist_ok=True)
-        trace = part(load_trace(TWITTER), workload.keys)
-        if workload.rates is not None:
-            arrivals = Arrivals(read_rates(workload.rates), Span(), Volume(), read_lengths(LENGTHS))
-            trace = compose(arrivals, trace, seed=1, name=workload.name)
-        save_trace(trace, folder)
-    return open_trace(folder)
-
-
-def config_of(workload: Workload, memory_factor: float, quick: bool) -> TunerConfig:
-    price = DEFAULT_MEMORY_PRICE * memory_factor
-    settings = {**workload.settings, "prices": {**workload.settings["prices"], "memory_usd_per_gib_hour": price}}
-    if quick:
-        settings["ppo"] = {**settings["ppo"], "total_steps": 2_048}
-    return TunerConfig.model_validate(settings)
-
-
-def problem_for(workload: Workload, memory_factor: float, quick: bool) -> Problem:
-    """Called again in each worker."""
-    return problem_of(config_of(workload, memory_factor, quick), trace_of(workload))
+from envs.world import World
+from tuner.problem import split_of
 
 
 @dataclass(frozen=True)
@@ -158,7 +60,7 @@ def run(workload: Workload, quick: bool, trained: tuple[Trained, ...] = (), memo
 
 def policy_row(policy: PolicyResult) -> list[Cell]:
     saving = None if policy.saving is None or policy.saving.percent is None else policy.saving.percent
-    unsafe = sum(policy.violations_per_1000_intervals.values())
+    unsafe = policy.unsafe_per_1000_intervals
     return [
         policy.name,
         f"{policy.usd_per_1000:.5f}",
@@ -222,7 +124,7 @@ def goals_of(outcome: Outcome) -> list[Goal]:
 
 
 def measure(quick: bool) -> Report:
-    missing = [path.name for path in (RATES, LARGE_RATES, LENGTHS, TWITTER) if not path.exists()]
+    missing = sorted({name for workload in (COMPOSED, UNSEEN, TWITTER_ALONE) for name in workload.missing})
     if missing:
         return Report([f"Not run: {', '.join(missing)} not beside the repository."], [], [])
     outcomes = [run(COMPOSED, quick)]

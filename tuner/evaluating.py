@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +25,7 @@ from envs.world import Progress, World
 from traces.trace import Trace
 from tuner.config import TunerConfig
 from tuner.problem import problem_of, split_of
+from tuner.remote import grid_on_ray
 
 JSON_FILE = "evaluation.json"
 
@@ -72,8 +73,9 @@ def evaluate_and_record(
     """
     candidates = find_candidates(registry, reference)
     study = open_for(config, trace, candidates)
-    contenders = [one.contender for one in candidates.siblings]
-    judgement = judge(study, contenders, candidates.champion, resampling, progress)
+    if config.run.ray is not None:
+        study = replace(study, grid=grid_on_ray(config.run.ray, config, study.world, progress))
+    judgement = judge(study, candidates.contenders, candidates.champion, resampling, progress)
     version = candidates.chosen.version.version
     found = evidence(judgement, version, candidates.champion_version)
     folder = config.tracking.output / Path(trace.info.name).name
@@ -167,7 +169,7 @@ def _note(registry: Registry, evaluated: Evaluated) -> None:
     luckiest of them on test traffic."""
     for policy in evaluated.evaluation.policies:
         percent = None if policy.saving is None else policy.saving.percent
-        if policy.role == "learned" and policy.version is not None and percent is not None:
+        if policy.role != "champion" and policy.version is not None and percent is not None:
             registry.set_tag(policy.version, TEST_SAVING, repr(percent.mean))
     registry.set_tag(evaluated.version, EVALUATION_RUN, evaluated.run_id)
     record_evidence(registry, evaluated.evidence)

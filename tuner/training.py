@@ -1,7 +1,8 @@
-"""A whole training: from settings to registered policy versions, one per seed, the best of them the challenger.
+"""A whole training: from settings to registered policy versions, the best of them the challenger.
 
-All versions of one training carry the tags `training` (the id of the MLflow run), `training_key` (what it depends on)
-and `seed`. Nothing is written to the registry before every seed is trained; until then there are only checkpoints.
+There is a version for each seed of PPO and one for each rule that was fitted beside it (agents.rules). All of one
+training carry the tags `training` (the id of the MLflow run) and `training_key` (what it depends on), those of PPO also
+`seed`. Nothing is written to the registry before every seed is trained; until then there are only checkpoints.
 """
 
 from __future__ import annotations
@@ -17,14 +18,20 @@ from typing import Any
 import orjson
 
 from agents.baselines.best_static import StaticFit, fit_best_static
+from agents.baselines.fitting import Choice, choose
+from agents.baselines.schedule_fit import fit_schedule
+from agents.baselines.whatif_fit import fit_whatif
 from agents.bundle import PolicyBundle
-from agents.ppo import Trained
+from agents.learning_curve import steps_until_within
+from agents.ppo import ActorPolicy, Trained
 from agents.provenance import Provenance, TracePart, git_commit, package_versions
 from agents.registry import MetricRow, PolicyVersion, Registry, Run
+from agents.rules import RULES, Rule, RuleKind, arrays_of
 from agents.study import Study, open_study
-from agents.training import TrainingPlan, train_seeds
-from agents.version_tags import TRAINING, VALIDATION_SAVING
+from agents.training import TrainingPlan, train_seeds, train_seeds_on_ray
+from agents.version_tags import LEARNED_WITHIN, TRAINING, VALIDATION_EXCESS, VALIDATION_SAVING
 from caches.errors import NotFound
+from envs.ghosts import ghost_grid
 from envs.observation import OBSERVATION_VERSION, SIZE
 from envs.world import Progress, World
 from traces.store import trace_sha256
@@ -34,13 +41,14 @@ from tuner.problem import make_problem, problem_of, split_of
 
 TRAINING_KEY, SEED = "training_key", "seed"
 # Sections of the settings that change what is learned; `trace` counts without its path, the digest stands for it.
-LEARNED_FROM = ("trace", "cache", "knobs", "prices", "constraints", "serving", "ppo")
+LEARNED_FROM = ("trace", "cache", "prefix", "knobs", "prices", "constraints", "serving", "ppo")
 
 
 @dataclass(frozen=True)
 class TrainedSeed:
     """A registered policy. saving: share of the best static setting's cost on validation traffic. best_steps: after how
-    many steps it did best."""
+    many steps it did best. learned_within: see agents.learning_curve. excess: share of validation intervals that broke
+    a constraint, above what is tolerated."""
 
     seed: int
     version: int
@@ -48,21 +56,37 @@ class TrainedSeed:
     best_steps: int
     steps: int
     stopped_early: bool
+    learned_within: int
+    excess: float
+
+
+@dataclass(frozen=True)
+class FittedRule:
+    """A registered policy without a network. saving, excess: as of a trained seed."""
+
+    kind: RuleKind
+    version: int
+    saving: float
+    excess: float
 
 
 @dataclass(frozen=True)
 class Training:
-    """seeds: in the order asked for. reused: everything was there already and nothing was trained."""
+    """seeds: in the order asked for. rules: one of each kind. reused: everything was there already and nothing was
+    trained."""
 
     run_id: str
     key: str
     seeds: tuple[TrainedSeed, ...]
+    rules: tuple[FittedRule, ...]
     reused: bool = False
 
     @property
-    def best(self) -> TrainedSeed:
-        """The challenger: of equals the first."""
-        return max(self.seeds, key=lambda one: one.saving)
+    def best(self) -> TrainedSeed | FittedRule:
+        """The challenger: on validation traffic the least unsafe where that is more than tolerated, then the cheapest,
+        of equals the first."""
+        every: list[TrainedSeed | FittedRule] = [*self.seeds, *self.rules]
+        return min(every, key=lambda one: (one.excess, -one.saving))
 
 
 @dataclass(frozen=True)
@@ -83,10 +107,16 @@ class _Result:
     fit: StaticFit
     study: Study
     trained: tuple[Trained, ...]
+    rules: tuple[tuple[RuleKind, Rule], ...]
+    choice: Choice  # seeds, then rules
 
     @property
     def trace(self) -> Trace:
         return self.study.world.problem.trace
+
+    def excess(self, place: int) -> float:
+        """Of a policy by its place in `choice`."""
+        return max(self.choice.unsafe[place] - self.choice.allowed, 0.0)
 
 
 def training_key(config: TunerConfig, trace: Trace) -> str:
@@ -104,16 +134,19 @@ def find_training(registry: Registry, key: str, seeds: tuple[int, ...]) -> Train
     except NotFound:
         return None
     for run_id in dict.fromkeys(version.tags[TRAINING] for version in versions):
-        found = {int(version.tags[SEED]): version for version in versions if version.tags[TRAINING] == run_id}
-        if set(found) == set(seeds):
-            return Training(run_id, key, tuple(_of_version(found[seed]) for seed in seeds), reused=True)
+        mine = [version for version in versions if version.tags[TRAINING] == run_id]
+        found = {int(version.tags[SEED]): version for version in mine if SEED in version.tags}
+        rules = tuple(_rule_of(version, kind) for kind in RULES for version in mine if version.kind == kind)
+        if set(found) == set(seeds) and len(rules) == len(RULES):
+            return Training(run_id, key, tuple(_seed_of(found[seed]) for seed in seeds), rules, reused=True)
     return None
 
 
 def train_and_register(
     config: TunerConfig, trace: Trace, registry: Registry, checkpoints: Path, watcher: Watcher = Watcher()
 ) -> Training:
-    """Fits the best static setting, trains every seed of `config.run.seeds`, registers all, sets the challenger.
+    """Fits the best static setting, trains every seed of `config.run.seeds`, fits the rules, registers all, sets the
+    challenger.
 
     config.trace.path must lead to `trace`: workers open it themselves. Training goes on from what an interrupted one
     left in `checkpoints`. Raises InputError where settings and trace do not go together.
@@ -123,10 +156,13 @@ def train_and_register(
     with registry.start_run(f"train {result.trace.info.name}", _params(result), _run_tags(result)) as run:
         _log(run, result)
         seeds = tuple(
-            _register(registry, run, result, seed, trained, folder / f"seed-{seed}")
-            for seed, trained in zip(config.run.seeds, result.trained, strict=True)
+            _register_seed(registry, run, result, index, folder / f"seed-{seed}")
+            for index, seed in enumerate(config.run.seeds)
         )
-        training = Training(run.id, result.key, seeds)
+        rules = tuple(
+            _register_rule(registry, run, result, index, folder / kind) for index, (kind, _) in enumerate(result.rules)
+        )
+        training = Training(run.id, result.key, seeds, rules)
     nominate(registry, training)
     return training
 
@@ -147,46 +183,83 @@ def _train(config: TunerConfig, trace: Trace, checkpoints: Path, watcher: Watche
     split, key = split_of(config), training_key(config, trace)
     world = World(problem_of(config, trace), max(config.run.workers, config.run.threads))
     training, _, _ = world.timeline.split(split.train, split.validation)
-    fit = fit_best_static(world, training, watcher.fit)
+    grid = ghost_grid(world, progress=watcher.fit)
+    fit = fit_best_static(world, training, watcher.fit, grid)
     if watcher.fitted is not None:
         watcher.fitted(fit)
-    study = open_study(world, split, fit.settings, config.ppo.horizon, config.ppo.starts)
-    plan = TrainingPlan(partial(make_problem, config), split, fit.settings, config.ppo, checkpoints / key)
-    trained = train_seeds(plan, config.run.seeds, config.run.workers, watcher.train)
-    return _Result(config, key, fit, study, tuple(trained))
+    study = open_study(world, split, fit.settings, config.ppo.horizon, config.ppo.starts, grid=grid)
+    shown = grid if config.ppo.imitation else None
+    plan = TrainingPlan(partial(make_problem, config), split, fit.settings, config.ppo, checkpoints / key, shown)
+    if config.run.ray is None:
+        trained = train_seeds(plan, config.run.seeds, config.run.workers, watcher.train)
+    else:
+        trained = train_seeds_on_ray(config.run.ray, plan, config.run.seeds, watcher.train)
+    rules: list[tuple[RuleKind, Rule]] = [("whatif", fit_whatif(study, grid)), ("schedule", fit_schedule(study, grid))]
+    actors = [ActorPolicy(f"seed {seed}", one.actor) for seed, one in zip(config.run.seeds, trained, strict=True)]
+    choice = choose(study, grid, [*actors, *(rule for _, rule in rules)])
+    return _Result(config, key, fit, study, tuple(trained), tuple(rules), choice)
 
 
-def _register(registry: Registry, run: Run, result: _Result, seed: int, trained: Trained, folder: Path) -> TrainedSeed:
-    one = TrainedSeed(seed, 0, trained.best.saving, trained.best.steps, trained.looks[-1].steps, trained.stopped_early)
-    metrics = _metrics(one)
-    _bundle(result, seed, trained, metrics).save(folder)
-    version = registry.register(folder, run, metrics)
-    for name, value in ((SEED, str(seed)), (TRAINING, run.id), (TRAINING_KEY, result.key)):  # found by the last
+def _register_seed(registry: Registry, run: Run, result: _Result, index: int, folder: Path) -> TrainedSeed:
+    trained, seed = result.trained[index], result.config.run.seeds[index]
+    one = TrainedSeed(
+        seed,
+        0,
+        trained.best.saving,
+        trained.best.steps,
+        trained.looks[-1].steps,
+        trained.stopped_early,
+        steps_until_within(trained.looks),
+        result.excess(index),
+    )
+    bundle = PolicyBundle(
+        kind="ppo",
+        knob_space=result.study.world.problem.knobs,
+        reference=result.fit.settings,
+        provenance=_provenance(result, _metrics(one), seed),
+        observation_version=OBSERVATION_VERSION,
+        observation_size=SIZE,
+        scale=result.study.scale,
+        weights=trained.actor.arrays(),
+    )
+    return replace(one, version=_register(registry, run, bundle, folder, {SEED: str(seed), **_tags(run, result)}))
+
+
+def _register_rule(registry: Registry, run: Run, result: _Result, index: int, folder: Path) -> FittedRule:
+    kind, rule = result.rules[index]
+    place = len(result.trained) + index
+    one = FittedRule(kind, 0, result.choice.saving[place], result.excess(place))
+    bundle = PolicyBundle(
+        kind=kind,
+        knob_space=result.study.world.problem.knobs,
+        reference=result.fit.settings,
+        provenance=_provenance(result, {VALIDATION_SAVING: one.saving, VALIDATION_EXCESS: one.excess}, None),
+        scale=result.study.scale,
+        weights=arrays_of(rule),
+    )
+    return replace(one, version=_register(registry, run, bundle, folder, _tags(run, result)))
+
+
+def _register(registry: Registry, run: Run, bundle: PolicyBundle, folder: Path, tags: Mapping[str, str]) -> int:
+    bundle.save(folder)
+    version = registry.register(folder, run, bundle.provenance.metrics)
+    for name, value in tags.items():
         registry.set_tag(version, name, value)
-    return replace(one, version=version)
+    return version
 
 
-def _bundle(result: _Result, seed: int, trained: Trained, metrics: Mapping[str, float]) -> PolicyBundle:
-    weights: dict[str, Any] = {}
-    for index, (weight, bias) in enumerate(trained.actor.weights):
-        weights |= {f"actor.{index}.weight": weight, f"actor.{index}.bias": bias}
-    provenance = Provenance(
+def _tags(run: Run, result: _Result) -> dict[str, str]:
+    return {TRAINING: run.id, TRAINING_KEY: result.key}  # found by the last
+
+
+def _provenance(result: _Result, metrics: Mapping[str, float], seed: int | None) -> Provenance:
+    return Provenance(
         traffic=_traffic(result),
         seed=seed,
         git_commit=git_commit(Path(__file__).parent),
         versions=package_versions(),
         metrics=metrics,
         config=result.config.model_dump(mode="json"),
-    )
-    return PolicyBundle(
-        kind="ppo",
-        knob_space=result.study.world.problem.knobs,
-        reference=result.fit.settings,
-        provenance=provenance,
-        observation_version=OBSERVATION_VERSION,
-        observation_size=SIZE,
-        scale=result.study.scale,
-        weights=weights,
     )
 
 
@@ -206,10 +279,16 @@ def _metrics(one: TrainedSeed) -> dict[str, float]:
         "best_steps": one.best_steps,
         "steps": one.steps,
         "stopped_early": float(one.stopped_early),
+        LEARNED_WITHIN: one.learned_within,
+        VALIDATION_EXCESS: one.excess,
     }
 
 
-def _of_version(found: PolicyVersion) -> TrainedSeed:
+def _rule_of(found: PolicyVersion, kind: RuleKind) -> FittedRule:
+    return FittedRule(kind, found.version, found.metrics[VALIDATION_SAVING], found.metrics[VALIDATION_EXCESS])
+
+
+def _seed_of(found: PolicyVersion) -> TrainedSeed:
     metrics = found.metrics
     return TrainedSeed(
         int(found.tags[SEED]),
@@ -218,6 +297,8 @@ def _of_version(found: PolicyVersion) -> TrainedSeed:
         int(metrics["best_steps"]),
         int(metrics["steps"]),
         bool(metrics["stopped_early"]),
+        int(metrics[LEARNED_WITHIN]),
+        metrics[VALIDATION_EXCESS],
     )
 
 

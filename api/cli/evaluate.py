@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,9 @@ from agents.uncertainty import Resampling
 from api.cli.loading import load_with_progress
 from api.cli.output import print_json, print_table, progress_bar, result_console
 from api.cli.registry import find_version, open_registry, parse_policy
+from api.report.evaluation import REPORT_FILE, evaluation_page
+from api.report.material import material_of
+from api.report.page import write_page
 from caches.errors import InputError
 from tuner.config import TunerConfig, load_tuner_config
 from tuner.evaluating import JSON_FILE, Evaluated, evaluate_and_record
@@ -27,6 +31,9 @@ def evaluate(
     config_file: Annotated[
         Path | None, typer.Option("--config", help="TOML file with settings; setpoint.toml by default.")
     ] = None,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Ray cluster that replays settings: host:port, auto or local.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the resampling and the random baseline.")] = 0,
     resamples: Annotated[int, typer.Option(min=100, help="Of the bootstrap over time.")] = 2000,
     block: Annotated[
@@ -37,18 +44,24 @@ def evaluate(
 ) -> None:
     """Judge a policy and the other seeds of its training on held-out traffic, beside simple baselines and a bound.
 
-    Prints a table and what it says in sentences, writes pictures and evaluation.json, logs all of it to MLflow and
-    notes with the version what `setpoint promote` decides by.
+    Prints a table and what it says in sentences, writes one page to read (report.html), pictures and evaluation.json,
+    logs numbers and pictures to MLflow and notes with the version what `setpoint promote` decides by.
     """
-    overrides = {"trace.path": trace, "tracking.uri": tracking_uri}
+    overrides: dict[str, object] = {"trace.path": trace, "run.ray": ray, "tracking.uri": tracking_uri}
     config = load_tuner_config(config_file, Path.cwd(), os.environ, overrides)
     registry = open_registry(config, Path.cwd())
     find_version(registry, policy)  # before a long trace is read
     evaluated = evaluate_with_progress(config, registry, policy, Resampling(resamples, seed, block))
+    report = write_report(evaluated, f"{datetime.now(UTC):%Y-%m-%d}")
     if as_json:
-        print_json(evaluated.as_dict())
+        print_json({**evaluated.as_dict(), "report": report})
     else:
-        print_evaluated(evaluated)
+        print_evaluated(evaluated, report)
+
+
+def write_report(evaluated: Evaluated, made_on: str) -> Path:
+    """Writes the page beside evaluation.json and returns its path. made_on: the date that it shows."""
+    return write_page(evaluation_page(material_of(evaluated, made_on)), evaluated.folder / REPORT_FILE)
 
 
 def evaluate_with_progress(
@@ -59,7 +72,7 @@ def evaluate_with_progress(
         raise InputError("trace: got none, expected --trace, trace.path in a file or a variable")
     recording = load_with_progress(config.trace.path)
     with progress_bar("settings") as bar:
-        task = bar.add_task("replaying static settings for the bound", total=None)
+        task = bar.add_task("replaying static settings, searching for the bound", total=None)
 
         def advance(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
@@ -68,7 +81,7 @@ def evaluate_with_progress(
         return evaluate_and_record(config, recording, registry, parse_policy(policy), how, advance)
 
 
-def print_evaluated(evaluated: Evaluated) -> None:
+def print_evaluated(evaluated: Evaluated, report: Path) -> None:
     """Tables, sentences, and where the rest is."""
     evaluation = evaluated.evaluation
     setting, console = evaluation.setting, result_console()
@@ -84,6 +97,7 @@ def print_evaluated(evaluated: Evaluated) -> None:
     console.print(" ".join(sentences(evaluation)), markup=False)
     for sentence in (*evaluation.notes, *(f"Assumption: {one}" for one in setting.assumptions)):
         console.print(sentence, markup=False, style="dim")
+    console.print(f"Report to read: {report}", markup=False)
     console.print(f"Pictures and numbers: {evaluated.folder}/ ({JSON_FILE} and PNG); MLflow run {evaluated.run_id}")
     console.print(f"Next: setpoint promote {evaluated.version}")
 

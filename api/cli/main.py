@@ -40,9 +40,12 @@ COMMANDS: dict[str, Entry | Group] = {
         {
             "info": Entry("api.cli.trace_info", "info", "Describe a trace as tables and a picture."),
             "convert": Entry("api.cli.trace", "convert", "Convert a trace or a log once, to open it at once."),
+            "sessions": Entry("api.cli.sessions", "sessions", "Make days of traffic from recorded agent sessions."),
             "synth": Entry("api.cli.synth", "synth", "Make a synthetic or a composed trace."),
         },
     ),
+    "whatif": Entry("api.cli.whatif", "whatif", "What every size and TTL would have cost, without learning."),
+    "calibrate": Entry("api.cli.calibrate", "calibrate_command", "Fit a serving profile to measured runs."),
     "train": Entry("api.cli.train", "train", "Train control policies on the training part of a trace."),
     "evaluate": Entry("api.cli.evaluate", "evaluate", "Judge a policy on traffic that it never saw."),
     "promote": Entry("api.cli.promote", "promote", "Make a policy the champion if it wins, or say why not."),

@@ -11,8 +11,11 @@ import typer
 from rich.progress import Progress
 
 from agents.baselines.best_static import StaticFit
+from agents.candidates import KIND_NAMES
 from agents.ppo_config import preset
 from agents.registry import Registry
+from agents.summary import NONE
+from api.cli.continuing import go_on
 from api.cli.loading import load_with_progress
 from api.cli.output import print_json, print_table, progress_bar, progress_console, result_console
 from caches.errors import InputError
@@ -44,6 +47,9 @@ def train(
         str | None, typer.Option(help="How many seeds to train, or which: 5 is the same as 0,1,2,3,4.")
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Seeds trained at the same time.")] = None,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Ray cluster to train on: host:port, auto or local.")
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="Interval-steps of training per seed.")] = None,
     preset_name: Annotated[
         Preset, typer.Option("--preset", help="PPO settings: ours, or those published with the first design.")
@@ -51,26 +57,37 @@ def train(
     checkpoints: Annotated[
         Path | None, typer.Option(help="Where an interrupted training goes on from; OUTPUT/checkpoints by default.")
     ] = None,
+    continue_from: Annotated[
+        str | None,
+        typer.Option("--continue", metavar="VERSION", help="Version or alias to train on from, on the newest traffic."),
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option(help="With --continue: intervals to learn from; a third of training by default.")
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Train anew what was trained or begun before.")] = False,
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow store, in place of tracking.uri.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Train control policies on the training part of a trace, one per seed, and register them.
+    """Train control policies on the training part of a trace, one per seed, fit simpler ones, and register all.
 
-    The best on validation traffic becomes the challenger. A training that was interrupted goes on where it stopped;
-    one that is registered already is not done again.
+    The best on validation traffic becomes the challenger, learned or not. A training that was interrupted goes on where
+    it stopped; one that is registered already is not done again.
     """
     overrides: dict[str, object] = {
         **_preset_settings(preset_name),
         "trace.path": trace,
         "run.seeds": None if seeds is None else parse_seeds(seeds),
         "run.workers": workers,
+        "run.ray": ray,
         "ppo.total_steps": steps,
         "tracking.uri": tracking_uri,
     }
     config = load_tuner_config(config_file, Path.cwd(), os.environ, overrides)
     recording = _open(config)
     registry = Registry(config.tracking.resolved_uri(Path.cwd()), config.tracking.experiment, config.tracking.model)
+    if continue_from is not None:
+        go_on(config, recording, registry, continue_from, window, as_json)
+        return
     folder = checkpoints or config.tracking.output / "checkpoints"
     key = training_key(config, recording)
     done = None if fresh else find_training(registry, key, config.run.seeds)
@@ -159,7 +176,7 @@ def _settings(settings: KnobSettings) -> str:
 def _report(done: Training, recording: Trace, config_file: Path | None) -> None:
     rows = [
         (
-            str(one.seed),
+            f"PPO seed {one.seed}",
             str(one.version),
             f"{one.saving:+.2%}",
             f"{one.best_steps:,}",
@@ -168,14 +185,25 @@ def _report(done: Training, recording: Trace, config_file: Path | None) -> None:
         )
         for one in done.seeds
     ]
+    rows += [
+        (
+            KIND_NAMES[one.kind],
+            str(one.version),
+            f"{one.saving:+.2%}",
+            NONE,
+            NONE,
+            "challenger" if one is done.best else "",
+        )
+        for one in done.rules
+    ]
     title = f"{'Trained before' if done.reused else 'Trained'} on {recording.info.name}, run {done.run_id}"
-    print_table(title, ("seed", "version", "saving on validation", "best at step", "steps", "alias"), rows)
+    print_table(title, ("policy", "version", "saving on validation", "best at step", "steps", "alias"), rows)
     console = result_console()
     if recording.info.composed:
         console.print("The traffic is composed of several sources; `setpoint trace info` says how.", markup=False)
     if done.best.saving <= 0:
         console.print(
-            "No seed is cheaper than the best static setting on validation traffic: keep the static setting, "
+            "No policy is cheaper than the best static setting on validation traffic: keep the static setting, "
             "train longer (--steps), or look at prices and constraints.",
             markup=False,
         )

@@ -7,8 +7,10 @@ from itertools import pairwise
 import numpy as np
 
 from agents.actor import Scaler
+from agents.baselines.schedule import HourSchedule
 from agents.bundle import PolicyBundle
 from agents.provenance import Provenance, TracePart
+from agents.rules import Rule, arrays_of
 from caches.knobs import Knob, KnobSettings, KnobSpace
 from envs.observation import ObservationScale
 
@@ -55,6 +57,17 @@ def ppo_bundle(seed: int = 0, observation_size: int = 5) -> PolicyBundle:
         scale=SCALE,
         weights=layered_weights((observation_size, 8, 8, 3), seed),
         scaler=Scaler(np.linspace(-1, 1, observation_size), np.linspace(1, 2, observation_size)),
+    )
+
+
+def rule_bundle(rule: Rule) -> PolicyBundle:
+    return PolicyBundle(
+        kind="schedule" if isinstance(rule, HourSchedule) else "whatif",
+        knob_space=SPACE,
+        reference=REFERENCE,
+        provenance=PROVENANCE,
+        scale=SCALE,
+        weights=arrays_of(rule),
     )
 
 

@@ -14,8 +14,9 @@ from gymnasium.spaces import Box
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from agents.actor import Actor, Scaler, layers_of
+from agents.actor import Actor, Scaler, actor_from, layers_of
 from caches.errors import InputError
+from envs.observation import SIZE, names
 from tests.agents.bundles import layered_weights
 
 OBSERVATION_SIZE = 6
@@ -171,3 +172,38 @@ def test_decision_p99_is_below_one_millisecond() -> None:
         actor.act(observation)
         seconds.append(time.perf_counter() - start)
     assert np.quantile(seconds, 0.99) < 1e-3
+
+
+def test_a_wish_within_the_dead_band_leaves_a_knob_where_it_is() -> None:
+    """The wish is 0.1 for every knob; they are at 0.12, 0.1 + 0.05 and -0.2 from the reference. The observation holds
+    twice that."""
+    layers = ((np.zeros((3, SIZE), np.float32), np.full(3, 0.1, np.float32)),)
+    seen = np.zeros(SIZE, np.float32)
+    first = names().index("position_cache_size")
+    seen[first : first + 3] = 2.0 * np.array([0.12, 0.15, -0.2])
+    np.testing.assert_allclose(Actor(layers, dead_band=0.04).act(seen), [0.12, 0.1, 0.1], atol=1e-7)
+    np.testing.assert_allclose(Actor(layers).act(seen), 0.1, atol=1e-7)
+    np.testing.assert_array_equal(Actor(layers, dead_band=0.04).act_batch(seen[None])[0][0], seen[first] / 2.0)
+
+
+def test_arrays_of_an_actor_lead_back_to_it() -> None:
+    weights = layered_weights((SIZE, 8, 3), seed=0)
+    for band in (0.0, 0.02):
+        actor = Actor(layers_of(weights), dead_band=band)
+        arrays = actor.arrays()
+        assert set(arrays) == set(weights) | ({"dead_band"} if band else set())
+        seen = np.random.default_rng(0).uniform(-1, 1, (20, SIZE)).astype(np.float32)
+        np.testing.assert_array_equal(actor_from(arrays).act_batch(seen), actor.act_batch(seen))
+
+
+@pytest.mark.parametrize("band", [-0.1, 1.0, float("nan")])
+def test_a_bad_dead_band_is_named(band: float) -> None:
+    with pytest.raises(InputError, match="dead_band: got"):
+        Actor(layers_of(layered_weights((SIZE, 8, 3), seed=0)), dead_band=band)
+
+
+def test_a_dead_band_needs_the_positions_to_be_observed() -> None:
+    with pytest.raises(InputError, match=r"dead_band: got 5 entries to observe"):
+        Actor(layers_of(layered_weights((5, 8, 3), seed=0)), dead_band=0.1)
+    with pytest.raises(InputError, match=r"dead_band: got shape \(3,\)"):
+        actor_from(layered_weights((SIZE, 8, 3), seed=0) | {"dead_band": np.zeros(3)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import string
 import subprocess
 import tempfile
@@ -15,11 +16,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.actor import Scaler
+from agents.baselines.schedule import HourSchedule
 from agents.bundle import MANIFEST_FILE, WEIGHTS_FILE, PolicyBundle
 from agents.provenance import Provenance, TracePart, git_commit, package_versions
+from agents.whatif import WhatIf, WhatIfController
 from caches.errors import InputError, Mismatch
 from caches.knobs import KnobSettings
-from tests.agents.bundles import PROVENANCE, REFERENCE, SCALE, SPACE, layered_weights, ppo_bundle, static_bundle
+from tests.agents.bundles import (
+    PROVENANCE,
+    REFERENCE,
+    SCALE,
+    SPACE,
+    layered_weights,
+    ppo_bundle,
+    rule_bundle,
+    static_bundle,
+)
 
 
 def rewrite(folder: Path, **changes: object) -> None:
@@ -231,6 +243,73 @@ def test_static_policy_fits_any_observation_but_not_any_knob_space() -> None:
         static_bundle().require(observation_version="9", observation_size=1, knob_space=narrow)
     with pytest.raises(InputError, match="got kind 'static'"):
         static_bundle().actor()
+
+
+HOME = SPACE.positions(REFERENCE)
+positions = st.floats(0.0, 1.0)
+options = st.builds(
+    WhatIf,
+    memory=st.floats(0.0, 0.999),
+    margin=st.floats(0.0, 1.0) | st.just(math.inf),
+    charge=st.floats(0.0, 10.0),
+    reach=st.floats(0.01, 1.0),
+    horizon=st.integers(1, 500),
+    unsafe_memory=st.floats(0.0, 0.999),
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(options=options, allowed=st.floats(0.0, 1.0))
+def test_a_what_if_controller_comes_back_as_it_was(options: WhatIf, allowed: float) -> None:
+    """An infinite margin, too: that one never moves."""
+    bundle = rule_bundle(WhatIfController(HOME, SPACE.max_steps, allowed, options))
+    with tempfile.TemporaryDirectory() as scratch:
+        bundle.save(Path(scratch) / "b")
+        loaded = PolicyBundle.load(Path(scratch) / "b")
+    assert loaded.sha256 == bundle.sha256
+    found = loaded.rule()
+    assert isinstance(found, WhatIfController)
+    assert (found.options, found.allowed) == (options, allowed)
+    np.testing.assert_array_equal(found.home, HOME)
+    np.testing.assert_array_equal(found.max_steps, SPACE.max_steps)
+
+
+@settings(max_examples=30, deadline=None)
+@given(slots=st.lists(st.tuples(positions, positions, positions), min_size=1, max_size=168))
+def test_a_schedule_comes_back_as_it_was(slots: list[tuple[float, float, float]]) -> None:
+    bundle = rule_bundle(HourSchedule(HOME, np.array(slots)))
+    with tempfile.TemporaryDirectory() as scratch:
+        bundle.save(Path(scratch) / "b")
+        found = PolicyBundle.load(Path(scratch) / "b").rule()
+    assert isinstance(found, HourSchedule)
+    np.testing.assert_array_equal(found.slots, slots)
+    np.testing.assert_array_equal(found.home, HOME)
+
+
+def test_rules_do_not_observe_and_have_no_network() -> None:
+    bundle = rule_bundle(WhatIfController(HOME, SPACE.max_steps, 0.001))
+    bundle.require(observation_version="9", observation_size=1, knob_space=SPACE)
+    with pytest.raises(InputError, match="got kind 'whatif', expected 'ppo'"):
+        bundle.actor()
+    with pytest.raises(InputError, match="got kind 'static', expected one of whatif, schedule"):
+        static_bundle().rule()
+    with pytest.raises(InputError, match="has no scaler and no observation"):
+        dataclasses.replace(bundle, observation_version="1")
+    with pytest.raises(InputError, match="scale is missing"):
+        dataclasses.replace(bundle, scale=None)
+
+
+def test_arrays_that_make_no_rule_are_refused() -> None:
+    bundle = rule_bundle(WhatIfController(HOME, SPACE.max_steps, 0.001))
+    arrays = dict(bundle.weights)
+    with pytest.raises(InputError, match=r"weights: got schedule\.slots, expected whatif\.allowed, whatif\.charge"):
+        dataclasses.replace(bundle, weights={"schedule.slots": np.zeros((24, 3))})
+    with pytest.raises(InputError, match=r"whatif\.margin: got shape \(2,\), expected \(1,\)"):
+        dataclasses.replace(bundle, weights=arrays | {"whatif.margin": np.zeros(2)})
+    with pytest.raises(InputError, match=r"memory: got 1\.5, expected in \[0, 1\)"):
+        dataclasses.replace(bundle, weights=arrays | {"whatif.memory": np.array([1.5])})
+    with pytest.raises(InputError, match=r"slots: got shape \(3,\), expected \(hours, 3\)"):
+        dataclasses.replace(bundle, kind="schedule", weights={"schedule.slots": np.zeros(3)})
 
 
 def test_parts_that_do_not_fit_cannot_become_a_bundle() -> None:

@@ -8,8 +8,11 @@ import numpy as np
 import orjson
 import pytest
 
+from agents.clairvoyant import Clairvoyant, Way
 from agents.evaluation import count_changes, evaluate, headroom, savings, violations
-from agents.results import Evaluation
+from agents.learning_curve import steps_until_within
+from agents.looks import Look
+from agents.results import BoundSearch, Evaluation
 from agents.summary import NONE, behaviour, causes, comparison, sentences
 from agents.tracks import Track
 from agents.uncertainty import Resampling
@@ -64,21 +67,21 @@ def test_cost_saving_and_headroom_of_each_policy() -> None:
         "best static": 8.0,
         "PPO seed 0": 6.0,
         "PPO seed 1": 7.0,
-        "per-interval bound": 4.0,
+        "clairvoyant bound": 4.0,
     }
     assert {name: policy.headroom_captured for name, policy in by_name.items()} == {
         "default": -0.5,
         "best static": None,
         "PPO seed 0": 0.5,
         "PPO seed 1": 0.25,
-        "per-interval bound": None,
+        "clairvoyant bound": None,
     }
     assert by_name["best static"].saving is None
     first = by_name["PPO seed 0"].saving
     assert first is not None
     assert first.percent is not None
     assert (first.usd_per_1000.mean, first.percent.mean, first.percent.low) == (2.0, 25.0, 25.0)
-    assert by_name["per-interval bound"].changes is None
+    assert by_name["clairvoyant bound"].changes is not None
     assert by_name["PPO seed 1"].version == 11
 
 
@@ -127,6 +130,7 @@ def test_ratios_constraints_and_causes() -> None:
     assert only.median_p99_ttft_seconds == 2.0
     assert only.violated_intervals == {"p99_ttft": 1, "stale_ratio": 2}
     assert only.violations_per_1000_intervals == {"p99_ttft": 250.0, "stale_ratio": 500.0}
+    assert (only.unsafe_intervals, only.unsafe_per_1000_intervals) == (2, 500.0)  # one broke both
     assert only.usd_by_cause_per_1000 == {"compute": 4.0, "warmup": 0.0, "memory": 2.0, "staleness": 0.0, "slow": 0.0}
     assert only.usd_per_1000 == 6.0
 
@@ -203,6 +207,96 @@ def test_sentences_say_where_learning_is_no_use() -> None:
     assert "p99_ttft is violated in up to 1 of 4 intervals by a learned policy, in 0 by best static." in said
 
 
+def test_the_cheapest_of_all_is_named_learned_or_not() -> None:
+    """The learned cost 6 and 7, a mean of 6.5: the lucky seed is no policy that anybody could have chosen."""
+    said = " ".join(sentences(evaluated(four_tracks())))
+    assert "the cheapest is PPO, mean of 2 seeds, at 6.5 USD per 1,000 requests." in said
+    rival = track("what-if controller", "baseline", [1.6] * 4)
+    said = " ".join(sentences(evaluated([*four_tracks(), rival])))
+    assert "the cheapest is what-if controller, at 6.4 USD per 1,000 requests." in said
+    one = [*four_tracks()[:3], track("per-interval static bound", "ghost bound", [0.1] * 4)]
+    assert "the cheapest is PPO, at 6 USD per 1,000 requests." in " ".join(sentences(evaluated(one)))
+
+
+def test_a_judged_rule_is_called_by_its_name() -> None:
+    """The seeds beside it count as one policy."""
+    rule = dataclasses.replace(track("what-if controller", "default", [1.6] * 4), role="learned", version=3)
+    seeds = [dataclasses.replace(one, role="baseline") for one in four_tracks()[2:4]]
+    result = evaluated([track("best static", "best static", [2.0] * 4), rule, *seeds])
+    said = " ".join(sentences(result))
+    assert "The what-if controller costs 6.4 USD per 1,000 requests, 20.00 % less than best static" in said
+    assert "the cheapest is what-if controller, at 6.4 USD" in said
+    assert [row[0] for row in comparison(result).rows] == [
+        "best static",
+        "what-if controller (version 3)",
+        "PPO seed 0 (version 10)",
+        "PPO seed 1 (version 11)",
+    ]
+    dear = dataclasses.replace(rule, rows=track("x", "default", [2.5] * 4).rows)
+    said = " ".join(sentences(evaluated([track("best static", "best static", [2.0] * 4), dear])))
+    assert "The what-if controller adds nothing here: it costs more than best static" in said
+
+
+def test_the_cheapest_that_keeps_the_constraints_is_named_too() -> None:
+    """One interval of four is unsafe, 10 in 1,000 are tolerated."""
+    setting = dataclasses.replace(TRAFFIC, constraints={"max_unsafe_per_1000": 10.0})
+    rival = track("what-if controller", "baseline", [1.0] * 4, p99_ttft_seconds=[3.0, 1.0, 1.0, 1.0])
+    best = track("best static", "best static", [2.0] * 4)
+    said = " ".join(sentences(evaluate([best, rival], setting, ground(), QUICK)))
+    assert "what-if controller, at 4 USD per 1,000 requests, which breaks constraints in 250.0 of 1,000" in said
+    assert "Of what keeps them, it is best static, at 8." in said
+    unsafe = dataclasses.replace(best, rows=rival.rows)
+    said = " ".join(sentences(evaluate([unsafe, rival], setting, ground(), QUICK)))
+    assert "Nothing that can be run keeps the constraints in all but 10 of 1,000 intervals." in said
+
+
+def test_only_what_can_be_run_captures_headroom_and_by_the_clairvoyant_bound() -> None:
+    """The ghost bound is cheaper still, but nothing could follow it."""
+    ghosts = track("per-interval static bound", "ghost bound", [0.5] * 4)
+    by_name = {policy.name: policy for policy in evaluated([*four_tracks(), ghosts]).policies}
+    assert by_name["PPO seed 0"].headroom_captured == 0.5
+    assert by_name["per-interval static bound"].headroom_captured is None
+    assert by_name["per-interval static bound"].changes is None
+
+
+def test_what_the_bound_means_and_how_well_it_is_known_is_noted() -> None:
+    """4 USD for 1,000 requests, 4.1 at half the width: 2.5 % apart."""
+    bound = four_tracks()[-1]
+    assert bound.settings is not None
+    search = Clairvoyant(Way(bound.settings, bound.rows), full_usd=4.0, half_usd=4.1, sweeps=(3, 4))
+    result = evaluate(four_tracks(), TRAFFIC, ground(), QUICK, ["A rival is missing."], search)
+    assert result.bound == BoundSearch(4.0, 4.0, pytest.approx(4.1), pytest.approx(2.5), (3, 4))
+    said = " ".join(result.notes)
+    assert "two searches, one half as wide and begun at best static, ended 2.50 % apart" in said
+    assert "3 of 4 sweeps of the search" in said
+    assert "A rival is missing." in said
+    assert "per-interval static bound" not in said
+    assert "clairvoyant" not in " ".join(evaluated(four_tracks()).notes)
+
+
+def test_how_fast_it_was_learned_is_shown() -> None:
+    seeds = [dataclasses.replace(track(f"PPO seed {i}", "learned", [1.0] * 4), learned_within=3_000) for i in (0, 1)]
+    result = evaluated([track("best static", "best static", [2.0] * 4), *seeds])
+    assert behaviour(result).by_column()["learned within"] == [NONE, "3,000", "3,000", "3,000"]
+    assert result.policies[1].learned_within == 3_000
+
+
+def look(steps: int, saving: float) -> Look:
+    return Look(steps, update=0, reward=0.0, saving=saving, exploration=0.5)
+
+
+def test_steps_until_within_a_share_of_what_is_saved_in_the_end() -> None:
+    """The best look saves 0.2, and its actor is the one that is kept; 0.198 is within 1 % of that, 0.197 is not."""
+    looks = [look(0, 0.0), look(100, 0.197), look(200, 0.198), look(300, 0.1), look(400, 0.2), look(500, 0.15)]
+    assert steps_until_within(looks) == 200
+    assert steps_until_within(looks, 0.02) == 100
+    assert steps_until_within(looks, 0.0) == 400
+    assert steps_until_within([look(0, 0.0), look(100, -0.1)]) == 0
+    assert steps_until_within([look(0, -0.2), look(100, -0.1)]) == 100
+    with pytest.raises(InputError, match="looks: got none"):
+        steps_until_within([])
+
+
 def test_a_sure_saving_is_called_one() -> None:
     tracks = [track("best static", "best static", [2.0] * 4)]
     tracks += [track(f"PPO seed {i}", "learned", [1.0 + 0.01 * i] * 4) for i in range(5)]
@@ -218,11 +312,13 @@ def test_tables_have_the_mean_of_seeds_before_the_seeds() -> None:
         "learned, mean of 2 seeds",
         "PPO seed 0 (version 10)",
         "PPO seed 1 (version 11)",
-        "per-interval bound",
+        "clairvoyant bound",
     ]
     assert table.by_column()["USD/1,000"] == ["10", "8", "6.5", "6", "7", "4"]
     assert table.by_column()["saves %"] == ["-25.00", NONE, "18.75", "25.00", "12.50", "50.00"]
     assert {len(row) for row in table.rows} == {len(table.columns)}
-    assert behaviour(result).columns[-2:] == ("p99_ttft violated/1,000", "stale_ratio violated/1,000")
-    assert behaviour(result).rows[2] == ("learned, mean of 2 seeds", "0.0000", NONE, NONE, "0.0", "0.0")
+    assert table.by_column()["unsafe/1,000"] == ["0.0"] * 6
+    names = ("p99_ttft violated/1,000", "stale_ratio violated/1,000", "learned within")
+    assert behaviour(result).columns[-3:] == names
+    assert behaviour(result).rows[2] == ("learned, mean of 2 seeds", "0.0000", NONE, NONE, "0.0", "0.0", NONE)
     assert causes(result).rows[1] == ("best static", "8", "0", "0", "0", "0", "8")

@@ -17,12 +17,15 @@ from agents.evaluation import savings
 from agents.figures import draw_causes, draw_cost, draw_settings, save_pictures
 from agents.judge import Judgement, evidence, judge, require_held_out
 from agents.provenance import Provenance, TracePart
+from agents.rollout import roll_out
+from agents.rules import arrays_of
 from agents.study import Split, Study, open_study
-from agents.tracks import BundlePolicy, Champion, Contender, require_fit, study_for
+from agents.tracks import RUNNABLE, BundlePolicy, Champion, Contender, Depth, require_fit, run_tracks, study_for
 from agents.uncertainty import Resampling
+from agents.whatif import WhatIf, WhatIfController
 from caches.errors import Mismatch
 from caches.knobs import KnobSettings, KnobSpace
-from envs.ghosts import grid_settings
+from envs.ghosts import ghost_grid, grid_settings
 from envs.interval import column, total_usd
 from envs.observation import OBSERVATION_VERSION, SIZE
 from envs.reward import Constraints
@@ -33,6 +36,15 @@ SPLIT = Split(0.5, 0.2)
 OTHER = KnobSettings(600.0, 40.0, 0.0)
 QUICK = Resampling(resamples=200)
 SHA256 = "cd" * 32
+OPTIONAL = "contextual bandit"  # where its package is installed
+RIVALS = (
+    "what-if controller",
+    "target TTL",
+    "elastic TTL",
+    "formula TTL",
+    "PID to P99",
+    "hour-of-week schedule",
+)
 
 
 def actor(seed: int) -> Actor:
@@ -81,16 +93,18 @@ def judged(study: Study) -> Judgement:
 
 
 def test_tracks_come_in_order_and_cover_the_test_traffic(judged: Judgement) -> None:
-    assert [track.name for track in judged.tracks] == [
+    assert [track.name for track in judged.tracks if track.name != OPTIONAL] == [
         "default",
         "best static",
         "random",
         "hill climber",
+        *RIVALS,
         "PPO seed 0",
         "PPO seed 1",
         "PPO seed 2",
         "champion, version 9",
-        "per-interval bound",
+        "clairvoyant bound",
+        "per-interval static bound",
     ]
     assert {len(track.rows) for track in judged.tracks} == {len(judged.study.test)} == {18}
 
@@ -120,12 +134,50 @@ def test_the_default_leaves_the_reference_step_by_step(judged: Judgement) -> Non
 
 def test_a_static_champion_is_its_own_replay_not_ours(judged: Judgement) -> None:
     """From the state that its own reference left, in the same world, on the same intervals."""
-    champion = judged.tracks[-2]
+    champion = judged.tracks[-3]
     replayed = judged.study.world.replay_static([OTHER], 60)[0, 42:]
     np.testing.assert_array_equal(champion.rows, replayed)
 
 
-def test_the_bound_is_the_cheapest_of_grid_and_reference_in_each_interval(judged: Judgement) -> None:
+def test_the_bound_is_no_dearer_than_anything_that_can_be_run(judged: Judgement) -> None:
+    """And it is a way that can be gone: from where the reference was, within range and largest steps."""
+    bound = judged.tracks[-2]
+    assert bound.usd.sum() <= min(track.usd.sum() for track in judged.tracks if track.role in RUNNABLE)
+    assert bound.settings is not None
+    assert bound.before == SETTINGS
+    positions = np.array([KNOBS.positions(KnobSettings.from_array(row)) for row in bound.settings])
+    moves = np.abs(np.diff(np.vstack((KNOBS.positions(SETTINGS), positions)), axis=0))
+    assert (moves <= KNOBS.max_steps + 1e-9).all()
+    assert judged.evaluation.bound is not None
+    assert judged.evaluation.bound.usd_per_1000 == pytest.approx(judged.evaluation.policies[-2].usd_per_1000)
+    assert judged.evaluation.bound.half_width_usd_per_1000 >= judged.evaluation.bound.usd_per_1000
+    assert judged.evaluation.bound.sweeps == (2, 2)
+
+
+def test_a_champion_that_starts_better_off_is_no_cheaper_than_the_bound(study: Study) -> None:
+    """Its reference left a full cache before the test traffic; ours, at the smallest size, an empty one."""
+    world = study.world
+    poor = open_study(world, SPLIT, KnobSettings(100.0, 1.0, 0.0), horizon=1, starts=1, grid=ghost_grid(world))
+    judgement = judge(poor, [], Champion(9, static_bundle(SETTINGS)), QUICK)
+    champion, bound, _ = judgement.tracks[-3:]
+    assert bound.usd.sum() <= champion.usd.sum()
+    assert (bound.role, bound.version) == ("bound", None)
+
+
+def test_a_quick_look_leaves_out_what_takes_time(study: Study) -> None:
+    judgement = judge(study, [], None, QUICK, depth=Depth.QUICK)
+    assert [track.name for track in judgement.tracks] == [
+        "default",
+        "best static",
+        "random",
+        "hill climber",
+        "per-interval static bound",
+    ]
+    assert judgement.evaluation.bound is None
+    assert {policy.headroom_captured for policy in judgement.evaluation.policies} == {None}
+
+
+def test_the_ghost_bound_is_the_cheapest_of_grid_and_reference_in_each_interval(judged: Judgement) -> None:
     every = [*grid_settings(KNOBS), SETTINGS]
     assert len(every) == 6 * 8 * 3 + 1
     replayed = total_usd(judged.study.world.replay_static(every, 60))[:, 42:]
@@ -134,7 +186,7 @@ def test_the_bound_is_the_cheapest_of_grid_and_reference_in_each_interval(judged
 
 def test_evidence_pairs_candidate_and_champion(judged: Judgement) -> None:
     found = evidence(judged, version=2, champion=9)
-    mine, rival = judged.track(2), judged.tracks[-2]
+    mine, rival = judged.track(2), judged.tracks[-3]
     expected = savings(rival.usd - mine.usd, rival.usd, column(mine.rows, "requests"), QUICK).usd_per_1000
     assert found.saving_over_champion is not None
     assert found.saving_over_champion.mean_usd_per_1000 == expected.mean
@@ -149,6 +201,19 @@ def test_evidence_without_a_rival(judged: Judgement) -> None:
     assert evidence(judged, version=2, champion=2).saving_over_champion is None
 
 
+def test_a_rule_in_a_bundle_decides_as_the_rule(study: Study) -> None:
+    """It moves here, and the rival of its name, which was fitted anew, makes way for it."""
+    rule = WhatIfController(KNOBS.positions(SETTINGS), KNOBS.max_steps, 0.2, WhatIf(0.5, 0.0, 0.0))
+    parts = {"kind": "whatif", "weights": arrays_of(rule), "observation_version": None, "observation_size": None}
+    policy = BundlePolicy("what-if controller", bundle_of(study, 1, **parts))
+    compared = run_tracks(study, [Contender(policy, None, 8, "baseline")])
+    tracks = [track for track in compared.tracks if track.name == "what-if controller"]
+    rolled = roll_out(study.reference, study.scale, [rule], study.test, grid=ghost_grid(study.world))
+    assert [(track.role, track.version) for track in tracks] == [("baseline", 8)]
+    np.testing.assert_array_equal(tracks[0].rows, rolled.rows[0])
+    assert len(np.unique(rolled.settings[0], axis=0)) > 1
+
+
 def test_the_same_seed_gives_the_same_judgement(study: Study, judged: Judgement) -> None:
     learned = [Contender(BundlePolicy("PPO seed 1", bundle_of(study, 1)), 1, 2)]
     first, again = (judge(study, learned, None, QUICK).evaluation for _ in range(2))
@@ -156,11 +221,14 @@ def test_the_same_seed_gives_the_same_judgement(study: Study, judged: Judgement)
     assert first.one("learned") == next(one for one in judged.evaluation.policies if one.version == 2)
 
 
-def test_progress_counts_the_settings_of_the_bound(study: Study) -> None:
+def test_progress_counts_ghosts_and_then_the_search(study: Study) -> None:
+    """18 intervals: 3 and 9 strides, in each of two searches."""
     seen: list[tuple[int, int]] = []
     judge(study, [], None, QUICK, lambda done, total: seen.append((done, total)))
-    assert seen[0] == (8, 144)
-    assert seen[-1] == (144, 144)
+    assert seen[0] == (8, 168)
+    assert (144, 168) in seen
+    assert seen[-1] == (168, 168)
+    assert seen == sorted(seen)
 
 
 def test_a_bundle_is_judged_around_its_own_reference_and_scale(study: Study) -> None:
@@ -203,22 +271,26 @@ def test_pictures_are_written_and_replaced_whole(judged: Judgement, tmp_path: Pa
 def test_pictures_say_what_they_show(judged: Judgement) -> None:
     above, below = draw_cost(judged).axes
     labels = above.get_legend_handles_labels()[1]
-    assert labels == [
+    assert labels[0] in ("random", "hill climber", OPTIONAL, *RIVALS)
+    assert labels[1:] == [
         "best static",
         "champion",
-        "per-interval bound of statics",
+        "clairvoyant bound",
+        "per-interval static bound",
         "3 learned policies, mean and range",
     ]
+    panel = draw_settings(judged).axes[0]
+    assert "clairvoyant bound" in panel.get_legend_handles_labels()[1]
     assert below.get_ylabel() == "USD saved since the start"
     assert [axes.get_ylabel() for axes in draw_settings(judged).axes] == ["cache_size", "ttl_seconds", "warmup_ratio"]
     bars = draw_causes(judged.evaluation).axes[0]
     names = [label.get_text() for label in bars.get_yticklabels()]
-    assert names[4] == "learned, mean of 3 seeds"
+    assert [name for name in names if "learned" in name] == ["learned, mean of 3 seeds"]
     assert any("saves" in text.get_text() for text in bars.texts)
 
 
 def test_a_judgement_without_learned_policies_can_be_drawn(study: Study) -> None:
-    judgement = judge(study, [], None, QUICK)
+    judgement = judge(study, [], None, QUICK, depth=Depth.QUICK)
     assert len(draw_cost(judgement).axes) == 2
     assert len(draw_settings(judgement).axes) == 3
     assert len(draw_causes(judgement.evaluation).axes[0].get_yticklabels()) == 5

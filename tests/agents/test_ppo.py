@@ -7,7 +7,8 @@ import pytest
 import torch
 from stable_baselines3.common.vec_env import VecEnv
 
-from agents.ppo import REWARD_LIMIT, ActorPolicy, SB3Lanes, Trained, actor_of, build, train
+from agents.learning import REWARD_LIMIT, hidden_entries
+from agents.ppo import ActorPolicy, SB3Lanes, Trained, actor_of, averaged, build, train
 from agents.ppo_config import PPOConfig, preset
 from agents.rollout import roll_out
 from agents.study import Split, Study, open_study
@@ -89,6 +90,62 @@ def test_lanes_speak_to_stable_baselines(study: Study) -> None:
             else:
                 assert infos[lane] == {}
     assert min(rewarded) < -REWARD_LIMIT  # the limit was put to the test
+
+
+def test_hidden_features_have_no_influence_on_learner_and_actor(study: Study) -> None:
+    """Trained without them, the actor does the same whatever they say, and the learner gets zeros there."""
+    blind = SMALL.model_copy(update={"whatif_features": False})
+    hidden = hidden_entries(blind)
+    lanes = SB3Lanes(study.environment(4, 3), hidden)
+    assert (lanes.reset()[:, hidden] == 0.0).all()
+    for _ in range(8):
+        seen, _, dones, infos = lanes.step(np.zeros((4, 3), np.float32))
+        assert (seen[:, hidden] == 0.0).all()
+        assert all((infos[lane]["terminal_observation"][hidden] == 0.0).all() for lane in np.flatnonzero(dones))
+    told = trained(study, blind)
+    wild = np.random.default_rng(0).uniform(-1, 1, (50, SIZE)).astype(np.float32)
+    zeroed = np.where(hidden, np.float32(0.0), wild)
+    assert np.abs(told.actor.weights[-1][0]).max() > 0.0
+    np.testing.assert_array_equal(told.actor.act_batch(wild), told.actor.act_batch(zeroed))
+    assert told.looks != trained(study).looks
+
+
+def test_without_the_difference_the_reward_is_minus_the_cost(study: Study) -> None:
+    """In mean costs of a reference interval; the same lanes pay the saving otherwise."""
+    lanes, twin = SB3Lanes(study.environment(4, 3), difference=False), study.environment(4, 3)
+    lanes.reset()
+    twin.reset()
+    for action in np.random.default_rng(0).uniform(-1, 1, (10, 4, 3)).astype(np.float32):
+        _, rewards, _, _ = lanes.step(action)
+        _, _, _, _, info = twin.step(action)
+        expected = -info["usd"] / study.scale.interval_usd
+        np.testing.assert_array_equal(rewards, np.clip(expected, -REWARD_LIMIT, REWARD_LIMIT).astype(np.float32))
+    assert trained(study, SMALL.model_copy(update={"difference_reward": False})).looks != trained(study).looks
+
+
+def test_networks_are_averaged_over_updates() -> None:
+    """A weight of 3/4 on the past: 0, then 0.75 x 0 + 0.25 x 8 = 2, then 0.75 x 2 + 0.25 x 4 = 2.5."""
+    values = [np.full((1, 1), value, np.float32) for value in (0.0, 8.0, 4.0)]
+    average = None
+    for value in values:
+        average = averaged(average, ((value, value[0]),), 0.75)
+    assert average is not None
+    assert average[0][0].item() == 2.5
+    assert average[0][1].item() == 2.5
+
+
+def test_without_averaging_the_last_network_is_looked_at(study: Study) -> None:
+    """One update more or less, the same network: what is kept then is what was looked at, not an average."""
+    plain = trained(study, SMALL.model_copy(update={"averaging": 0.0}))
+    assert plain.looks[0] == trained(study).looks[0]
+    assert plain.looks[1:] != trained(study).looks[1:]
+    assert [look.reward for look in plain.looks] == [look.reward for look in trained(study).looks]
+
+
+def test_a_dead_band_is_part_of_the_actor_that_is_kept(study: Study) -> None:
+    told = trained(study, SMALL.model_copy(update={"dead_band": 0.1}))
+    assert told.actor.dead_band == 0.1
+    assert trained(study).actor.dead_band == SMALL.dead_band
 
 
 def test_training_is_repeatable_and_differs_by_seed(study: Study) -> None:

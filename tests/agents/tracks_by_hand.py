@@ -45,8 +45,8 @@ def track(name: str, role: Role, compute: list[float], memory: float = 0.0, **co
     for column, values in (given | columns).items():
         rows[:, COLUMN[column]] = values
     rows[:, COLUMN["memory_usd"]] = memory
-    settings = None if role == "bound" else np.tile(REFERENCE.as_array(), (len(compute), 1))
-    before: KnobSettings | None = None if role == "bound" else REFERENCE
+    settings = None if role == "ghost bound" else np.tile(REFERENCE.as_array(), (len(compute), 1))
+    before: KnobSettings | None = None if role == "ghost bound" else REFERENCE
     seed = int(name.split()[-1]) if role == "learned" else None
     return Track(name, role, rows, settings, before, seed, None if seed is None else seed + 10)
 
@@ -58,5 +58,5 @@ def four_tracks() -> list[Track]:
         track("best static", "best static", [2.0] * 4),
         track("PPO seed 0", "learned", [1.5] * 4),
         track("PPO seed 1", "learned", [1.75] * 4),
-        track("per-interval bound", "bound", [1.0] * 4),
+        track("clairvoyant bound", "bound", [1.0] * 4),
     ]
