@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.harness import (
@@ -23,8 +25,21 @@ from benchmarks.harness import (
     shown,
     take_turns,
 )
+from benchmarks.workloads import CROWDS, LAUNCHES, UNSEEN, WORKLOADS
+from tuner.config import TunerConfig
 
 ROOT = Path(__file__).parents[1]
+QUICK = (
+    "replay",
+    "prefix_cache",
+    "calibration",
+    "environment",
+    "training",
+    "ablation",
+    "tuners",
+    "placements",
+    "whatif",
+)
 REPORT = Report(["Two requests."], [Table("Speed", ("what", "s"), [["ours", 2.0], ["theirs", None]])], [])
 
 
@@ -84,11 +99,31 @@ def test_numbers_keep_three_digits() -> None:
     assert [shown(cell) for cell in cells] == ["-", "0", "0.12", "1.23", "12.3", "1,234", "1,234,567", "as it is"]
 
 
+def test_every_workload_has_a_name_of_its_own_and_valid_settings() -> None:
+    workloads = (*WORKLOADS, UNSEEN)
+    assert len({workload.name for workload in workloads}) == len(workloads)
+    kinds = [TunerConfig.model_validate(workload.settings).cache.kind for workload in WORKLOADS]
+    assert kinds == ["prefix", "prefix", "response", "response", "response"]
+    assert all(pickle.loads(pickle.dumps(workload)).make.args == workload.make.args for workload in workloads)
+
+
+def test_events_fall_into_every_part_of_the_trace() -> None:
+    """Training ends at hour 201.6, validation at 268.8 of 336."""
+    for at in (LAUNCHES, [crowd[0] for crowd in CROWDS]):
+        parts = np.searchsorted([201.6, 268.8], at)
+        assert np.bincount(parts, minlength=3).min() >= 2
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["replay", "environment", "training"])
+@pytest.mark.parametrize(
+    "name",
+    ["replay", "prefix_cache", "calibration", "environment", "training", "ablation", "tuners", "placements", "whatif"],
+)
 def test_a_quick_run_prints_its_goals_and_records_nothing(name: str) -> None:
     if name == "replay":
         pytest.importorskip("libcachesim")
+    if name == "prefix_cache":
+        pytest.importorskip("kvcache_sim")
     before = RESULTS.read_bytes() if RESULTS.exists() else None
     done = subprocess.run(
         [sys.executable, f"benchmarks/{name}.py", "--quick"], cwd=ROOT, capture_output=True, text=True, timeout=240
