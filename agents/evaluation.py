@@ -215,10 +215,10 @@ def _warnings(policies: Sequence[PolicyResult], learned: SeedsResult | None, int
     """What weakens the judgement."""
     seeds = 0 if learned is None else len(learned.seeds)
     if seeds < ENOUGH_SEEDS:
-        counted = "one learned policy was" if seeds == 1 else f"{seeds or 'no'} learned policies were"
+        counted = "Only one learned policy was" if seeds == 1 else f"Only {seeds} learned policies were"
         yield (
-            f"Only {counted} judged; at least {ENOUGH_SEEDS} seeds are expected before a saving is taken for more than "
-            "the luck of one training."
+            f"{counted if seeds else 'No learned policy was'} judged; at least {ENOUGH_SEEDS} seeds are expected "
+            "before a saving is taken for more than the luck of one training."
         )
     blocks = [policy.saving.block_intervals for policy in policies if policy.role == "learned" and policy.saving]
     if blocks and intervals < ENOUGH_BLOCKS * max(blocks):

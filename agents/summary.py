@@ -175,7 +175,9 @@ def _simpler(evaluation: Evaluation, together: SeedsResult) -> Iterator[str]:
         if policy.role in ("default", "baseline") and policy.usd_per_1000 <= together.usd_per_1000.mean
     ]
     if cheaper:
-        yield f"Without learning, {' and '.join(cheaper)} {'is' if len(cheaper) == 1 else 'are'} at least as cheap."
+        *others, last = cheaper
+        names = f"{', '.join(others)} and {last}" if others else last
+        yield f"Without learning, {names} {'are' if others else 'is'} at least as cheap."
 
 
 def _violations(evaluation: Evaluation) -> Iterator[str]:

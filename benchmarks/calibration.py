@@ -26,7 +26,7 @@ ERROR, POINTS = 15.0, 1.0  # goals: %, and percentage points of the token hit ra
 
 @dataclass(frozen=True)
 class Plan:
-    """How a setup was deployed, after its manifests: router, and where a prefix is found again."""
+    """How a setup was deployed, after its manifests as far as they say: router, and where a prefix is found again."""
 
     routing: Routing
     reuse: Reuse

@@ -126,7 +126,7 @@ class KnobSpace:
         """What `settings` says, for many positions at once: shape (..., 3) to the same shape."""
         low, high = np.array([(knob.low, knob.high) for knob in self.knobs]).T
         log = np.array([knob.scale == "log" for knob in self.knobs])
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             inside = np.where(log, low * (high / low) ** positions, low + positions * (high - low))
         return np.asarray(np.where(positions <= 0.0, low, np.where(positions >= 1.0, high, inside)))
 

@@ -198,12 +198,13 @@ def test_sentences_say_what_it_costs_and_how_sure_that_is() -> None:
 def test_sentences_say_where_learning_is_no_use() -> None:
     tracks = [
         track("best static", "best static", [2.0] * 4),
+        track("random", "baseline", [1.9] * 4),
         track("hill climber", "baseline", [2.0] * 4),
         *(track(f"PPO seed {i}", "learned", [2.5] * 4, p99_ttft_seconds=[3.0, 1.0, 1.0, 1.0]) for i in range(5)),
     ]
     said = " ".join(sentences(evaluated(tracks)))
     assert "PPO adds nothing here: it costs more than best static" in said
-    assert "Without learning, hill climber is at least as cheap." in said
+    assert "Without learning, random and hill climber are at least as cheap." in said
     assert "p99_ttft is violated in up to 1 of 4 intervals by a learned policy, in 0 by best static." in said
 
 

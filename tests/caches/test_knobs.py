@@ -57,6 +57,14 @@ def test_half_way_is_the_geometric_mean_on_a_log_scale_and_the_mean_on_a_linear_
     assert replace(WARMUP, high=3.0).value(0.5) == 1.5
 
 
+@given(space_strategy(), st.lists(st.tuples(unit, unit, unit), min_size=1, max_size=5))
+def test_many_positions_at_once_give_what_each_gives_alone(
+    space: KnobSpace, positions: list[tuple[float, float, float]]
+) -> None:
+    alone = np.array([space.settings(np.array(one)).as_array() for one in positions])
+    np.testing.assert_allclose(space.values(np.array(positions)), alone, rtol=1e-12)
+
+
 def test_values_outside_the_range_have_the_position_of_its_nearer_end() -> None:
     assert (SIZE.position(1.0), SIZE.position(1e12)) == (0.0, 1.0)
 
