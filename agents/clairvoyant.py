@@ -4,8 +4,9 @@ A beam search over states of the shadow cache. Time goes in strides. At each the
 the state that it led to (cache, queue, positions of the knobs) and a plan for the rest. From every state its plan and
 many changes of it are replayed exactly: each knob higher or lower for a while, as the cheapest ghosts of the intervals
 to come, as best static or a policy went. Knobs move by at most their largest steps. The cheapest plans are kept, the
-best of each neighbourhood of settings first. Several sweeps with ever finer strides each improve the cheapest way so
-far, the first that of the cheapest policy. No constraint is imposed.
+best of each neighbourhood of settings first. Sweeps of several strides and steps improve the cheapest way so far, the
+first that of the cheapest policy, again and again until a round of them gains nothing or the work allowed is done. No
+constraint is imposed.
 
 Every way is one that can be gone, so what it costs is an upper bound of the optimum's cost: nobody needs to pay more
 who knows the future, and who searches longer may pay less. How much less is estimated by how far a second search, half
@@ -18,6 +19,7 @@ what is in the cache, and how old it is, is paid or earned hours later.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.plans import PlanLanes, events_before
+from agents.plans import PlanLanes, work_before
 from agents.study import Study
 from caches.errors import InputError
 from caches.knobs import KnobSettings
@@ -33,10 +35,11 @@ from envs.ghosts import GhostGrid
 from envs.interval import total_usd
 
 Array = NDArray[Any]
-Report = Callable[[int, int], None]  # stages done, of how many
+Report = Callable[[float], None]  # share of the work allowed that is done
 
 CELL = 0.5  # of a knob's largest step: settings in one cell of this width are neighbours
 SAME = 6  # decimals of a position; what differs less is one plan
+SETTLED = 1e-4  # of the cost: a round of sweeps that gains less is the last
 
 
 @dataclass(frozen=True)
@@ -53,22 +56,25 @@ class Sweep:
 class Search:
     """How thorough. width: ways that the beam keeps. window: intervals over which a change is weighed; shorter than a
     few lifetimes of an entry, it takes for saved what is only paid later. ghosts, policies: how many of each are
-    tried. events: a sweep that may need more than are left of these (requests, or blocks of prompts, that go through
-    the kernels) is left out, except the first. trials: lanes side by side."""
+    tried. work: a sweep that seems to need more than is left of it (agents.plans.work_before) is left out, except the
+    first. trials: lanes side by side."""
 
     width: int = 2
     window: int = 144
     ghosts: int = 3
     policies: int = 2
-    events: int = 1_200_000_000
+    work: int = 1_200_000_000
     trials: int = 16
     sweeps: tuple[Sweep, ...] = (
         Sweep(6, 1.0, (1, 2, 4, None)),
         Sweep(2, 0.5, (1, 3, 9)),
+        Sweep(1, 1.0, (1, 2, 4, None)),
+        Sweep(1, 0.5, (1, 2, 4)),
+        Sweep(1, 0.25, (1, 2, 4)),
     )
 
     def __post_init__(self) -> None:
-        for name in ("width", "window", "trials"):
+        for name in ("width", "window", "work", "trials"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name}: got {getattr(self, name)}, expected at least 1")
         if not self.sweeps:
@@ -76,8 +82,8 @@ class Search:
 
     @property
     def half(self) -> Search:
-        """Half as wide, with half the events, and without policies."""
-        return replace(self, width=max(self.width // 2, 1), events=self.events // 2, policies=0)
+        """Half as wide, with half the work, and without policies."""
+        return replace(self, width=max(self.width // 2, 1), work=max(self.work // 2, 1), policies=0)
 
 
 @dataclass(frozen=True)
@@ -94,13 +100,14 @@ class Way:
 
 @dataclass(frozen=True)
 class Clairvoyant:
-    """way: the cheapest of all. full_usd, half_usd: what the search found, and the one of half the width. sweeps: how
-    many fitted into the events, of how many."""
+    """way: the cheapest of all. full_usd, half_usd: what the search found, and the one of half the width. sweeps: that
+    the search made. settled: it ended because more of them gained nothing, not for want of work allowed."""
 
     way: Way
     full_usd: float
     half_usd: float
-    sweeps: tuple[int, int]
+    sweeps: int
+    settled: bool
 
     @property
     def resolution(self) -> float:
@@ -115,32 +122,17 @@ def clairvoyant(
     begins in the state that study.reference left. grid: over the whole trace."""
     part, home = study.test, study.reference.settings
     still = Way(np.tile(home.as_array(), (len(part), 1)), study.reference.rows[part.start : part.stop])
-    total = stages(search, study)
-    narrow = _Beam(study, grid, search.half, _Counter(report, 0, total))
+    tell = report or _ignore
+    narrow = _Beam(study, grid, search.half, lambda share: tell(share / 3.0))
     half = narrow.search([still])
-    wide = _Beam(study, grid, search, _Counter(report, total // 2, total))
+    wide = _Beam(study, grid, search, lambda share: tell((1.0 + 2.0 * share) / 3.0))
     full = wide.search([still, *sorted(ways, key=lambda way: way.usd)])
     best = min((full, half, *ways), key=lambda way: way.usd)
-    return Clairvoyant(best, full.usd, half.usd, (wide.swept, len(search.sweeps)))
+    return Clairvoyant(best, full.usd, half.usd, wide.swept, wide.settled)
 
 
-def stages(search: Search, study: Study) -> int:
-    """How many `clairvoyant` reports in all, for its two searches."""
-    return 2 * sum(-(-len(study.test) // sweep.stride) for sweep in search.sweeps)
-
-
-@dataclass
-class _Counter:
-    """Reports stages done of a search that is one of two."""
-
-    report: Report | None
-    done: int
-    of: int
-
-    def count(self, stages: int) -> None:
-        self.done += stages
-        if self.report is not None:
-            self.report(self.done, self.of)
+def _ignore(share: float) -> None:
+    """No progress is shown."""
 
 
 @dataclass(frozen=True)
@@ -178,8 +170,9 @@ class _Beam:
     study: Study
     grid: GhostGrid
     how: Search
-    counter: _Counter
+    report: Report
     swept: int = 0
+    settled: bool = False
     guides: list[Array] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -196,12 +189,18 @@ class _Beam:
         at every turn; the cheapest of all is where the search begins."""
         best = min(ways, key=lambda way: way.usd)
         self.guides = [self._positions(way) for way in ways[: 1 + self.how.policies]]
-        for sweep in self.how.sweeps:
-            if self.swept and self._lanes.replayed + self._needs(sweep) > self.how.events:
-                self.counter.count(-(-len(self.study.test) // sweep.stride))
-                continue
-            best = min(best, self._sweep(sweep, self._positions(best)), key=lambda way: way.usd)
-            self.swept += 1
+        gained, share = math.inf, 1.0  # of what a sweep takes at most, which the one before took
+        while gained > SETTLED * best.usd:
+            before, swept = best.usd, self.swept
+            for sweep in self.how.sweeps:
+                most, done = self._most(sweep), self._lanes.replayed
+                if not self.swept or done + share * most <= self.how.work:
+                    best = min(best, self._sweep(sweep, self._positions(best)), key=lambda way: way.usd)
+                    self.swept += 1
+                    share = (self._lanes.replayed - done) / most
+            gained = before - best.usd
+            self.settled = self.swept - swept == len(self.how.sweeps)
+        self.report(1.0)
         return best
 
     def _sweep(self, sweep: Sweep, plan: Array) -> Way:
@@ -209,7 +208,7 @@ class _Beam:
         paths = [_Path(self._home, self._reach(self._home[None], plan[None])[0])]
         for begin in range(0, len(plan), sweep.stride):
             paths = self._stage(sweep, paths, begin)
-            self.counter.count(1)
+            self.report(min(self._lanes.replayed / self.how.work, 1.0))
         return _unfold(min(paths, key=lambda path: path.usd))
 
     def _stage(self, sweep: Sweep, paths: list[_Path], begin: int) -> list[_Path]:
@@ -274,9 +273,9 @@ class _Beam:
     def _positions(self, way: Way) -> Array:
         return np.array([self._knobs.positions(KnobSettings.from_array(row)) for row in way.settings])
 
-    def _needs(self, sweep: Sweep) -> int:
-        """Events that a sweep takes at most."""
-        upto, part = events_before(self.study.world), self.study.test
+    def _most(self, sweep: Sweep) -> int:
+        """Work that a sweep takes at most."""
+        upto, part = work_before(self.study.world), self.study.test
         tried = 1 + len(sweep.spans) * (6 + self.how.ghosts + len(self.guides))
         begins = np.arange(part.start, part.stop, sweep.stride)
         seen = upto[np.minimum(begins + max(self.how.window, sweep.stride), part.stop)] - upto[begins]

@@ -78,16 +78,18 @@ def evaluate(
 
 def _bound_search(search: Clairvoyant, requests: int) -> BoundSearch:
     best, full, half = (1000.0 * usd / requests for usd in (search.way.usd, search.full_usd, search.half_usd))
-    return BoundSearch(best, full, half, 100.0 * search.resolution, search.sweeps)
+    return BoundSearch(best, full, half, 100.0 * search.resolution, search.sweeps, search.settled)
 
 
 def _notes(tracks: Sequence[Track], found: BoundSearch | None) -> Iterator[str]:
     yield _START
     if found is not None:
         yield _CLAIRVOYANT.format(percent=found.resolution_percent)
-        done, of = found.sweeps
-        if done < of:
-            yield f"The traffic is much: {done} of {of} sweeps of the search for the clairvoyant bound were made."
+        if not found.settled:
+            yield (
+                f"The search for the clairvoyant bound was ended after {found.sweeps} sweeps, when the work allowed "
+                "was done; a longer one may find a cheaper way."
+            )
     if any(track.role == "ghost bound" for track in tracks):
         yield _GHOSTS
 

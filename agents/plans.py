@@ -19,8 +19,8 @@ Array = NDArray[Any]
 class PlanLanes:
     """States that plans start from, numbered from 0 on, and lanes to try plans in.
 
-    Twice the states and the trials take memory, each as much as one cache's table of keys. replayed: events (requests,
-    or blocks of prompts) that went through the kernels.
+    Twice the states and the trials take memory, each as much as one cache's table of keys. replayed: work done, see
+    `work_before`.
     """
 
     def __init__(self, world: World, states: int, trials: int, warmup_room: int) -> None:
@@ -28,7 +28,7 @@ class PlanLanes:
         self.replayed = 0
         self._lanes = world.lanes(2 * states + trials, warmup_room)
         self._front, self._back = 0, states  # first lanes of the states in force and of those to come
-        self._upto = events_before(world)
+        self._upto = work_before(world)
 
     def put(self, checkpoint: Checkpoint) -> None:
         """State 0 is that of the checkpoint; there is no other."""
@@ -72,10 +72,13 @@ class PlanLanes:
         return rows[:, base:].transpose(1, 0, 2)
 
 
-def events_before(world: World) -> Array:
-    """What a kernel has to go through before each interval, int64 (intervals + 1,): requests, or in a prefix cache
-    blocks of prompts."""
+PROMPT_WORK = 50  # a prompt takes as long as so many requests of a cache of responses, and one more for each block
+
+
+def work_before(world: World) -> Array:
+    """What a kernel has to do before each interval, int64 (intervals + 1,), in pieces of about 75 ns: requests, or in a
+    prefix cache prompts, PROMPT_WORK each, and their blocks."""
     edges = world.timeline.edges
     if isinstance(world.scene, PrefixScene):
-        return np.asarray(world.scene.chains.offsets[edges], np.int64)
+        return np.asarray(PROMPT_WORK * edges + world.scene.chains.offsets[edges], np.int64)
     return edges

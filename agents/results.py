@@ -98,14 +98,15 @@ class Setting:
 class BoundSearch:
     """How well the clairvoyant bound is known. Costs are USD per 1,000 requests. full_width_usd_per_1000: what the
     search found. half_width_usd_per_1000: what a second one found, half as wide and begun from best static alone; the
-    bound is the cheaper of them. resolution_percent: how far they are apart, of the bound's cost. sweeps: done, of how
-    many; fewer where the traffic is too much for all."""
+    bound is the cheaper of them. resolution_percent: how far they are apart, of the bound's cost. sweeps, settled: as
+    of agents.clairvoyant.Clairvoyant."""
 
     usd_per_1000: float
     full_width_usd_per_1000: float
     half_width_usd_per_1000: float
     resolution_percent: float
-    sweeps: tuple[int, int]
+    sweeps: int
+    settled: bool
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from agents.baselines.catalog import Rivals, rivals
 from agents.baselines.simple import HillClimber, Random, Static
 from agents.bundle import PolicyBundle
-from agents.clairvoyant import Clairvoyant, Search, Way, clairvoyant, stages
+from agents.clairvoyant import Clairvoyant, Search, Way, clairvoyant
 from agents.policy import ControlPolicy, Sight
 from agents.rollout import roll_out
 from agents.rules import RULES
@@ -27,6 +27,7 @@ from envs.world import Progress, Reference, World
 
 Array = NDArray[Any]
 Role = Literal["default", "best static", "baseline", "learned", "champion", "bound", "ghost bound"]
+SEARCH_STEPS = 100  # of progress, for the clairvoyant bound
 RUNNABLE: tuple[Role, ...] = ("default", "best static", "baseline", "learned", "champion")  # the rest knows the future
 
 
@@ -140,7 +141,7 @@ def run_tracks(
     progress: called while ghosts are replayed and the clairvoyant bound is searched for, with steps done, of how many.
     """
     knobs, full = study.world.problem.knobs, depth is Depth.FULL
-    watch = _Watch(progress, 0 if study.grid else len(grid_settings(knobs)), stages(Search(), study) if full else 0)
+    watch = _Watch(progress, 0 if study.grid else len(grid_settings(knobs)), SEARCH_STEPS if full else 0)
     grid = ghost_grid(study.world, progress=watch.ghosts) if study.grid is None else study.grid
     others = rivals(study, grid) if full else Rivals((), ())
     policies = _side_by_side(study, learned, others)
@@ -163,14 +164,14 @@ class _Watch:
 
     progress: Progress | None
     settings: int
-    stages: int
+    steps: int
 
     def ghosts(self, done: int, _: int) -> None:
         if self.progress is not None:
-            self.progress(done, self.settings + self.stages)
+            self.progress(done, self.settings + self.steps)
 
-    def search(self, done: int, _: int) -> None:
-        self.ghosts(self.settings + done, 0)
+    def search(self, share: float) -> None:
+        self.ghosts(self.settings + round(share * self.steps), 0)
 
 
 def _side_by_side(study: Study, learned: Sequence[Contender], others: Rivals) -> list[Contender]:

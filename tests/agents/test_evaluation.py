@@ -264,12 +264,12 @@ def test_what_the_bound_means_and_how_well_it_is_known_is_noted() -> None:
     """4 USD for 1,000 requests, 4.1 at half the width: 2.5 % apart."""
     bound = four_tracks()[-1]
     assert bound.settings is not None
-    search = Clairvoyant(Way(bound.settings, bound.rows), full_usd=4.0, half_usd=4.1, sweeps=(3, 4))
+    search = Clairvoyant(Way(bound.settings, bound.rows), full_usd=4.0, half_usd=4.1, sweeps=3, settled=False)
     result = evaluate(four_tracks(), TRAFFIC, ground(), QUICK, ["A rival is missing."], search)
-    assert result.bound == BoundSearch(4.0, 4.0, pytest.approx(4.1), pytest.approx(2.5), (3, 4))
+    assert result.bound == BoundSearch(4.0, 4.0, pytest.approx(4.1), pytest.approx(2.5), 3, False)
     said = " ".join(result.notes)
     assert "two searches, one half as wide and begun at best static, ended 2.50 % apart" in said
-    assert "3 of 4 sweeps of the search" in said
+    assert "was ended after 3 sweeps, when the work allowed was done" in said
     assert "A rival is missing." in said
     assert "per-interval static bound" not in said
     assert "clairvoyant" not in " ".join(evaluated(four_tracks()).notes)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from tests.agents.conftest import FirstUse
 from tests.traces.tiny import tiny_trace
 from traces.store import save_trace
 from traces.trace import TraceInfo
+from tuner.training import FittedRule, TrainedSeed, Training
 
 INTERVALS, INTERVAL_SECONDS, PER_INTERVAL = 60, 60, 20
 SETTINGS = """
@@ -112,13 +114,39 @@ def test_one_version_per_seed_with_the_best_as_challenger(place: Path, trained: 
         assert version.tags["training_key"] == trained["key"]
         assert version.tags["seed"] == str(one["seed"])
         assert version.metrics["validation_saving_ratio"] == one["saving"]
-    best = max(trained["seeds"], key=lambda one: one["saving"])
+        assert version.metrics["intervals_until_within_1_percent"] == one["learned_within"] <= one["best_steps"]
+    best = min((*trained["seeds"], *trained["rules"]), key=lambda one: (one["excess"], -one["saving"]))
     assert registry.version("challenger").version == best["version"] == trained["best"]["version"]
     assert registry.champion() is None
 
 
+def test_the_rules_are_versions_of_the_training_too(place: Path, trained: dict[str, Any]) -> None:
+    registry = registry_of(place)
+    versions = {version.version: version for version in registry.versions()}
+    assert [one["kind"] for one in trained["rules"]] == ["whatif", "schedule"]
+    for one in trained["rules"]:
+        version, bundle = versions[one["version"]], registry.load(one["version"])
+        assert version.kind == bundle.kind == one["kind"]
+        assert version.tags["training"] == trained["run_id"]
+        assert "seed" not in version.tags
+        assert (
+            version.metrics["validation_saving_ratio"] == one["saving"] >= 0.0
+        )  # staying is among what they choose from
+        assert bundle.reference == registry.load(trained["seeds"][0]["version"]).reference
+        bundle.rule().reset(0)
+
+
+def test_the_best_on_validation_is_nominated_whatever_it_is() -> None:
+    """The least unsafe first, then the cheapest, then the first."""
+    seeds = tuple(TrainedSeed(i, i + 1, saving, 0, 64, False, 0, 0.0) for i, saving in enumerate((0.01, 0.02)))
+    rule, other = FittedRule("whatif", 3, 0.03, 0.0), FittedRule("schedule", 4, 0.5, 0.1)
+    assert Training("a", "b", seeds, (rule, other)).best is rule
+    assert Training("a", "b", seeds, (replace(rule, saving=0.02), other)).best is seeds[1]
+
+
 def test_bundles_say_where_they_come_from(place: Path, trained: dict[str, Any]) -> None:
-    bundle = registry_of(place).load(trained["best"]["version"])
+    first = trained["seeds"][0]
+    bundle = registry_of(place).load(first["version"])
     provenance = bundle.provenance
     assert [(part.use, part.first_interval, part.end_interval) for part in provenance.traffic] == [
         ("train", 0, 36),
@@ -127,8 +155,8 @@ def test_bundles_say_where_they_come_from(place: Path, trained: dict[str, Any]) 
     ]
     manifest = json.loads((place / "tiny.trace" / "trace.json").read_text())
     assert provenance.trace_sha256 == (manifest["sha256"],)
-    assert provenance.seed == trained["best"]["seed"]
-    assert provenance.metrics["validation_saving_ratio"] == trained["best"]["saving"]
+    assert provenance.seed == first["seed"]
+    assert provenance.metrics["validation_saving_ratio"] == first["saving"]
     assert provenance.config["serving"]["max_sequences"] == 1  # type: ignore[call-overload, index]
     assert {"numpy", "torch", "setpoint"} <= set(provenance.versions)
     assert bundle.actor().act(np.zeros(SIZE, np.float32)).shape == (3,)
