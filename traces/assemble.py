@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from caches.errors import InputError
 from traces.blocks import coarse_chains, coarsened
 from traces.encode import Encoder, renumber
+from traces.key_sample import KeySample, Tally, drawn
 from traces.reader import Chunk, Format, ReadOptions
 from traces.store import trace_sha256
 from traces.streams import uncompressed_name
@@ -40,12 +42,25 @@ def read_format(path: Path, trace_format: Format, options: ReadOptions) -> Trace
         raise InputError(f"{path}: holds no sessions without start times, so sessions per day cannot be set")
     if options.coarsen < 1:
         raise InputError(f"coarsen: got {options.coarsen}, expected at least 1")
-    assembly = _Assembly(path, options)
+    assembly = _Assembly(path, options, _share(path, trace_format, options))
     for chunk in _limited(trace_format.read(path, options), options.limit):
         assembly.add(chunk)
     if assembly.rows == 0:
         raise InputError(f"{path}: got no records, expected at least one")
     return assembly.trace(trace_format.name)
+
+
+def _share(path: Path, trace_format: Format, options: ReadOptions) -> float:
+    """Of the keys, to be kept."""
+    if options.at_most is None or trace_format.count is None:
+        return 1.0
+    if options.at_most < 1:
+        raise InputError(f"at most: got {options.at_most} requests, expected at least 1")
+    held = trace_format.count(path)
+    share = options.at_most / (held if options.limit is None else min(held, options.limit)) if held else 1.0
+    if share < 1 and options.sort:
+        raise InputError(f"{path}: is too long to be sorted, expected {held:,} requests in order of time")
+    return min(share, 1.0)
 
 
 def _limited(chunks: Iterable[Chunk], limit: int | None) -> Iterable[Chunk]:
@@ -61,10 +76,13 @@ def _limited(chunks: Iterable[Chunk], limit: int | None) -> Iterable[Chunk]:
 
 
 class _Assembly:
-    """Collects checked chunks; only dense columns are kept."""
+    """Collects checked chunks; only dense columns are kept, and of them only a share of the keys."""
 
-    def __init__(self, path: Path, options: ReadOptions) -> None:
+    def __init__(self, path: Path, options: ReadOptions, share: float) -> None:
         self.rows = 0
+        self._share = share
+        self._kept: Any = slice(None)  # rows of the chunk at hand
+        self._requests, self._lookups = Tally(), Tally()
         self._path = path
         self._options = options
         self._keys = Encoder()
@@ -75,9 +93,16 @@ class _Assembly:
         self._assumptions: set[str] = set()
         self._origin: Any = None
         self._last: Any = None
+        self._span_seconds = 0.0
         self._block_size_tokens: int | None = None
 
     def add(self, chunk: Chunk) -> None:
+        self._key_type = self._key_type or chunk.keys.type
+        if chunk.keys.type != self._key_type:
+            expected = f"keys of one type, {self._key_type} as in the first records"
+            raise chunk.bad(0, "key", chunk.keys[0].as_py(), expected)
+        if self._share < 1:
+            self._kept = drawn(chunk.keys, self._share, self._options.sample_seed)
         self._add_time(chunk)
         for name in ("size", "prompt_tokens", "output_tokens"):
             self._add_counts(chunk, name)
@@ -91,24 +116,22 @@ class _Assembly:
         self._add_blocks(chunk)
         if chunk.session is not None:
             self._sessions = self._sessions or Encoder()
-            self._sessions.add(chunk.session)
+            self._sessions.add(self._chosen(chunk.session))
         if chunk.namespace is not None:
             self._namespaces = self._namespaces or Encoder()
-            self._namespaces.add(chunk.namespace)
-        self._key_type = self._key_type or chunk.keys.type
-        if chunk.keys.type != self._key_type:
-            expected = f"keys of one type, {self._key_type} as in the first records"
-            raise chunk.bad(0, "key", chunk.keys[0].as_py(), expected)
-        self._keys.add(chunk.keys)
+            self._namespaces.add(self._chosen(chunk.namespace))
+        self._keys.add(self._chosen(chunk.keys))
         self._assumptions.update(chunk.assumptions)
         self.rows += len(chunk)
 
     def trace(self, format_name: str) -> Trace:
+        if not any(map(len, self._columns["time"])):
+            raise InputError(f"{self._path}: none of the keys was drawn, expected some (hold more requests)")
         key, num_keys, namespace, names = self._encoded_keys()
         arrival, start = self._arrival_seconds()
         columns = {name: np.concatenate(parts) for name, parts in self._columns.items() if name != "time"}
         if "size" not in columns:
-            columns["size"] = np.ones(self.rows, dtype=np.int32)
+            columns["size"] = np.ones(len(key), dtype=np.int32)
             self._assume("The source has no sizes: every response counts as 1, so a capacity is a number of entries.")
         offsets = None
         if "block_counts" in columns:
@@ -134,12 +157,22 @@ class _Assembly:
             session=None if self._sessions is None else self._sessions.finish()[0],
             block_offsets=offsets,
             block_hashes=columns.get("block_hashes"),
+            sample=self._sample(),
         )
         trace = _in_order(trace) if self._options.sort else trace
         return dataclasses.replace(trace, sha256=trace_sha256(trace))
 
+    def _sample(self) -> KeySample | None:
+        if self._share == 1:
+            return None
+        return KeySample(self._share, self._requests, self._lookups, self._span_seconds)
+
     def _keep(self, name: str, column: NDArray[Any]) -> None:
-        self._columns.setdefault(name, []).append(column)
+        """column: of a whole chunk."""
+        self._columns.setdefault(name, []).append(column[self._kept])
+
+    def _chosen(self, column: Any) -> Any:
+        return column if self._share == 1 else column.filter(pa.array(self._kept))
 
     def _assume(self, sentence: str) -> None:
         self._assumptions.add(sentence)
@@ -149,6 +182,7 @@ class _Assembly:
         if time is None:
             if rate is None:
                 raise InputError(f"{self._path}: has no arrival times, expected a number of requests per second")
+            self._keep_time(chunk, np.arange(self.rows, self.rows + len(chunk)) / rate)
             return
         if rate is not None:
             raise InputError(f"{self._path}: has arrival times, so requests per second cannot be set")
@@ -159,7 +193,15 @@ class _Assembly:
             _refuse_step_back(chunk, time, self._last)
         self._last = time[-1]
         elapsed = time - self._origin
-        self._keep("time", elapsed / 1e9 if time.dtype == np.int64 else elapsed)
+        self._keep_time(chunk, elapsed / 1e9 if time.dtype == np.int64 else elapsed)
+
+    def _keep_time(self, chunk: Chunk, elapsed: FloatArray) -> None:
+        """elapsed: seconds since the first request."""
+        self._span_seconds = float(elapsed[-1])
+        self._keep("time", elapsed)
+        if self._share < 1:
+            self._requests.add(elapsed)
+            self._lookups.add(elapsed if chunk.operation is None else elapsed[chunk.operation == Operation.READ])
 
     def _add_counts(self, chunk: Chunk, name: str) -> None:
         column = getattr(chunk, name)
@@ -186,9 +228,9 @@ class _Assembly:
         rate = self._options.requests_per_second
         if rate is not None:
             self._assume(f"The source has no arrival times: requests are spaced evenly, {rate:g} per second.")
-            return np.arange(self.rows) / rate, None
+            return np.concatenate(self._columns["time"]), None
         elapsed: FloatArray = np.concatenate(self._columns["time"])
-        earliest = float(elapsed.min())
+        earliest = float(elapsed.min()) if self._share == 1 else 0.0
         origin = float(self._origin) / (1e9 if self._origin.dtype == np.int64 else 1.0) + earliest
         low, high = UNIX_SECONDS
         return elapsed - earliest, origin if low <= origin < high else None

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from caches.errors import InputError
-from traces.store import trace_sha256
+from traces.store import require_whole, trace_sha256
 from traces.trace import Trace, TraceInfo
 
 SUFFIX = ".parquet"
@@ -64,6 +64,7 @@ def save_packed(trace: Trace, file: Path, *, overwrite: bool = False) -> str:
     for a trace with prompt blocks or operations, which have no place in the file.
     """
     check_packable(file, overwrite=overwrite)
+    require_whole(trace)
     if trace.block_offsets is not None or trace.operation is not None:
         raise InputError(f"{file}: got a trace with prompt blocks or operations, expected a folder NAME.trace for it")
     arrival_ms = np.rint(trace.arrival_seconds * 1000.0).astype(np.int64)
@@ -115,13 +116,13 @@ def check_packable(file: Path, *, overwrite: bool) -> None:
         raise InputError(f"{file}: exists already, expected {expected}")
 
 
-def _plain_columns(trace: Trace) -> dict[str, NDArray[Any]]:
+def _plain_columns(trace: Trace) -> dict[str, Any]:
     present = {name: getattr(trace, name) for name in NAMES if name not in ("arrival_seconds", "operation")}
     return {name: column for name, column in present.items() if column is not None}
 
 
 def _assembled(
-    arrival_ms: NDArray[np.int64], info: TraceInfo, num_keys: int, columns: dict[str, NDArray[Any]], sha256: str = ""
+    arrival_ms: NDArray[np.int64], info: TraceInfo, num_keys: int, columns: dict[str, Any], sha256: str = ""
 ) -> Trace:
     return Trace(info=info, arrival_seconds=arrival_ms / 1000.0, num_keys=num_keys, sha256=sha256, **columns)
 

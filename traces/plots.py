@@ -55,10 +55,11 @@ def _headline(workload: Workload) -> str:
     composed = " (composed of several sources)" if workload.composed else ""
     numbers = (
         f"{workload.requests:,} requests, {workload.unique_keys:,} keys, "
-        f"re-reference ratio {workload.rereference_ratio:.3f}, "
-        f"one-hit share {workload.one_hit_share:.3f}, entropy {workload.entropy_bits:.2f} bits"
+        f"re-reference ratio {workload.rereference_ratio:.3f}, one-hit share {workload.one_hit_share:.3f}"
     )
-    return f"{name}{composed}\n{numbers}"
+    entropy = "" if workload.entropy_bits is None else f", entropy {workload.entropy_bits:.2f} bits"
+    sampled = "" if workload.sampled is None else f", estimated from {workload.sampled.share:.2%} of the keys"
+    return f"{name}{composed}\n{numbers}{entropy}{sampled}"
 
 
 def _dress(axes: Axes, title: str, x: str, y: str) -> None:
@@ -199,7 +200,7 @@ def _entropy(axes: Axes, workload: Workload) -> None:
     _dress(axes, _window_title("Entropy of keys", workload), name, "bits")
     at, values = _series(workload, "entropy_bits", unit)
     if np.isnan(values).all():
-        _nothing(axes, "no complete window")
+        _nothing(axes, "no complete window" if workload.sampled is None else "not known from a sample of keys")
         return
     axes.plot(at, values, color=_GREEN, linewidth=1.6, marker="o", markersize=3)
     axes.yaxis.set_major_locator(MaxNLocator(6))

@@ -95,8 +95,9 @@ class ReadOptions:
     takes the format's own. requests_per_second: spacing for a source without arrival times. sort: put
     requests in order of time instead of refusing a file where time steps back. limit: stop after so many
     requests. sessions_per_day: spacing of the starts, for a source of sessions without them. coarsen: how many
-    consecutive prompt blocks are read as one (traces.blocks). chunk_bytes: how much is read at a time; the result does
-    not depend on it.
+    consecutive prompt blocks are read as one (traces.blocks). at_most: requests to hold; of a source that says how many
+    more it has, only those of a share of the keys are kept, chosen by `sample_seed`. chunk_bytes: how much is read at a
+    time; the result does not depend on it.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -106,6 +107,8 @@ class ReadOptions:
     limit: int | None = None
     sessions_per_day: float | None = None
     coarsen: int = 1
+    at_most: int | None = None
+    sample_seed: int = 0
     chunk_bytes: int = 8 * 2**20
     progress: Progress | None = None
 
@@ -121,7 +124,8 @@ class Head(NamedTuple):
 class Format:
     """One trace format. `read` streams and raises InputError; `recognises` answers True only where the head
     of the file leaves no doubt. untimed_sessions: whether it holds sessions without start times, which
-    `ReadOptions.sessions_per_day` spaces.
+    `ReadOptions.sessions_per_day` spaces. count: how many requests a file has, where that can be known without reading
+    them.
     """
 
     name: str
@@ -129,3 +133,4 @@ class Format:
     read: Callable[[Path, ReadOptions], Iterator[Chunk]]
     recognises: Callable[[Head], bool]
     untimed_sessions: bool = False
+    count: Callable[[Path], int] | None = None

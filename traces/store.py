@@ -56,6 +56,7 @@ def save_trace(trace: Trace, folder: Path | str, *, overwrite: bool = False) -> 
     """
     folder = Path(folder)
     check_writable(folder, overwrite=overwrite)
+    require_whole(trace)
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     partial.mkdir()
     try:
@@ -73,8 +74,14 @@ def open_trace(folder: Path | str) -> Trace:
     """
     folder = Path(folder)
     manifest = _read_manifest(folder / MANIFEST)
-    columns = {name: _load(folder / f"{name}.npy", column) for name, column in manifest.columns.items()}
+    columns: dict[str, Any] = {name: _load(folder / f"{name}.npy", one) for name, one in manifest.columns.items()}
     return Trace(info=manifest.info, num_keys=manifest.num_keys, sha256=manifest.sha256, **columns)
+
+
+def require_whole(trace: Trace) -> None:
+    """Raises InputError for a trace that holds some of the keys only: what it stands for has no place in a file."""
+    if trace.sample is not None:
+        raise InputError(f"trace {trace.info.name}: holds {trace.sample.share:.3%} of the keys, expected all of them")
 
 
 def is_converted(path: Path) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caches.errors import InputError
+from traces.key_sample import KeySample
 
 FloatArray = NDArray[np.float64]
 Int32Array = NDArray[np.int32]
@@ -50,7 +51,8 @@ class Trace:
     appearance, who is asking: requests of one number are turns of one conversation or one agent at work; None where
     the source does not say. block_offsets (int64, n + 1) and block_hashes (int64) hold each prompt's chain of block
     ids: request i's are block_hashes[block_offsets[i] : block_offsets[i + 1]], in prompt order. Where there are
-    chains, `key` stands for the whole prompt.
+    chains, `key` stands for the whole prompt. sample: what the trace stands for where it holds the requests of a share
+    of the keys only; times then count from the whole trace's start.
     """
 
     info: TraceInfo
@@ -67,6 +69,7 @@ class Trace:
     block_offsets: NDArray[np.int64] | None = None
     block_hashes: NDArray[np.int64] | None = None
     sha256: str = field(default="", compare=False)
+    sample: KeySample | None = None
 
     def __post_init__(self) -> None:
         n = len(self.arrival_seconds)

@@ -44,7 +44,9 @@ LARGEST_EXPONENT = 600.0  # exp of it and of its negative are well inside float6
 class Traffic:
     """requests: of n rows. edges: int64 (blocks + 1,), first request of each block of time, and the end; what comes
     after it is left out. compute_seconds: float32 (n,), GPU seconds of each request on a miss. answer_lifetime_seconds:
-    mean time until an answer changes. ahead: warm-ups, None for none."""
+    mean time until an answer changes. ahead: warm-ups, None for none. expected_reads: float64 (blocks,), for requests
+    that are themselves those of a share of a longer trace's keys: how many lookups they would be if all its keys were
+    asked for equally often, which `sampled_surface` and `sampled_bounds` adjust to."""
 
     requests: kernel.Requests
     num_keys: int
@@ -53,6 +55,7 @@ class Traffic:
     answer_lifetime_seconds: float
     expiry: Expiry = Expiry.SINCE_WRITE
     ahead: Ahead | None = None
+    expected_reads: Array | None = None
 
     @property
     def plain(self) -> bool:
@@ -61,7 +64,9 @@ class Traffic:
 
     @property
     def reads(self) -> Array:
-        """Lookups in each block, int64 (blocks,)."""
+        """Lookups in each block, (blocks,)."""
+        if self.expected_reads is not None:
+            return self.expected_reads
         operation, edges = self.requests.operation, self.edges
         if not operation.size:
             return np.diff(edges)
@@ -177,7 +182,8 @@ def _part(traffic: Traffic, rows: Array) -> Traffic:
     edges = np.searchsorted(rows, traffic.edges).astype(np.int64)
     ahead = None if traffic.ahead is None else _ahead_of(traffic.ahead, rows)
     compute = np.ascontiguousarray(traffic.compute_seconds[rows])
-    return replace(traffic, requests=requests, num_keys=keys, edges=edges, compute_seconds=compute, ahead=ahead)
+    part = replace(traffic, requests=requests, num_keys=keys, edges=edges, compute_seconds=compute, ahead=ahead)
+    return replace(part, expected_reads=None)
 
 
 def _ahead_of(ahead: Ahead, rows: Array) -> Ahead:

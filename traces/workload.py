@@ -70,6 +70,14 @@ class PromptBlocks:
     session_gap_seconds: Distribution | None
 
 
+@dataclass(frozen=True)
+class SampledKeys:
+    """What an analysis was made from where the trace was too long: the requests of a share of the keys."""
+
+    share: float
+    requests: int
+
+
 @dataclass(frozen=True, eq=False)
 class Workload:
     """The analysis of one trace.
@@ -80,6 +88,7 @@ class Workload:
     between two consecutive requests of one key. entropy_change_bits, js_distance, js_floor: means over the
     windows, formulas in `traces.drift`. rate: requests per second (y) in bins that start at x; popularity:
     requests (y) of the key of rank x, the most requested being rank 1. blocks: None for a trace without prompt blocks.
+    sampled: None where all requests were looked at; where not, entropies are None.
     """
 
     name: str
@@ -93,7 +102,7 @@ class Workload:
     one_hit_share: float
     footprint_bytes: int | None
     mean_rate_rps: float | None
-    entropy_bits: float
+    entropy_bits: float | None
     entropy_change_bits: float | None
     js_distance: float | None
     js_floor: float | None
@@ -107,6 +116,7 @@ class Workload:
     rate: Curve | None
     window_seconds: float | None
     windows: tuple[WindowStats, ...]
+    sampled: SampledKeys | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dictionaries, lists, numbers, strings and None, ready for JSON."""

@@ -22,7 +22,8 @@ from tuner.whatif_current import Place, Wish, settle
 from tuner.whatif_prefix import prefix_cells
 from tuner.whatif_pricing import DAY_SECONDS, Choice, Pricer, cheapest
 from tuner.whatif_result import ENTRIES, HeldOut, Knee, Sampled, Saving, Subject, WhatIf, knee_of
-from tuner.whatif_surface import Cells, axis_of, response_cells
+from tuner.whatif_sample import enlarged, miniature, resized
+from tuner.whatif_surface import Cells, axis_of, half_width, response_cells
 
 Array = NDArray[Any]
 Watch = Callable[[str, int, int], None]  # what is being done, how far, of how many
@@ -57,13 +58,17 @@ def what_if(config: TunerConfig, trace: Trace, ask: Ask, watch: Watch | None = N
     Raises InputError where settings and trace do not go together.
     """
     require_intervals(trace, config.trace.interval_seconds)
-    world = World(problem_of(config, trace), max(config.run.workers, config.run.threads))
+    share = 1.0 if trace.sample is None else trace.sample.share
+    small = config if trace.sample is None else miniature(config, share)
+    world = World(problem_of(small, trace), max(config.run.workers, config.run.threads))
     knobs = world.problem.knobs
-    footprint = largest_bytes(config, trace, world.problem.profile)
+    footprint = largest_bytes(small, trace, world.problem.profile)
     unit = "bytes" if world.problem.prefix else size_unit_of(trace, config.cache.entry_overhead_bytes)
-    current, remarks = settle(ask.current, Place(knobs, footprint, trace.span_seconds, unit))
+    place = Place(config.knobs.space(footprint / share), footprint / share, trace.span_seconds, unit)
+    wish, remarks = settle(ask.current, place)
+    current = resized(wish, share)
     axes = (replace(axis_of(knobs.cache_size, ask.sizes), unit=unit), axis_of(knobs.ttl_seconds, ask.ttls))
-    sampling = ask.sampling if len(trace) > ask.exact_up_to else None
+    sampling = ask.sampling if trace.sample is not None or len(trace) > ask.exact_up_to else None
     progress = _watched(watch, "replaying the grid")
     if world.problem.prefix is None:
         cells = response_cells(world, axes, current.warmup_ratio, sampling, progress)
@@ -73,7 +78,8 @@ def what_if(config: TunerConfig, trace: Trace, ask: Ask, watch: Watch | None = N
     choice = cheapest(pricer, cells.grid, current, slice(None))
     held_out = _held_out(pricer, cells, current, ask.resampling)
     subject = _subject(config, world, footprint, ask, remarks)
-    return _assemble(_Found(subject, cells, pricer, current, choice, held_out), ask.resampling)
+    result = _assemble(_Found(subject, cells, pricer, current, choice, held_out, share), ask.resampling)
+    return result if trace.sample is None else enlarged(result, config, trace.sample)
 
 
 def require_intervals(trace: Trace, interval_seconds: float) -> None:
@@ -152,7 +158,7 @@ def _enough(requests: Array) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """Everything that was found out."""
+    """Everything that was found out. share: of the keys in the trace, 1 for all."""
 
     subject: Subject
     cells: Cells
@@ -160,6 +166,7 @@ class _Found:
     current: KnobSettings
     choice: Choice
     held_out: HeldOut | None
+    share: float = 1.0
 
 
 def _assemble(found: _Found, resampling: Resampling) -> WhatIf:
@@ -183,6 +190,15 @@ def _assemble(found: _Found, resampling: Resampling) -> WhatIf:
     )
 
 
+def _spread_by_keys(found: _Found) -> float:
+    """Half the width of the saving's 95 % interval over samples of keys, in percent of the current cost, between the
+    cells of the grid that are nearest to the two settings."""
+    sizes, ttls = found.cells.axes
+    usd, both = found.cells.usd.sum(axis=-1), (found.current, found.choice.settings)
+    now, then = (usd[:, sizes.nearest(one.cache_size), ttls.nearest(one.ttl_seconds)] for one in both)
+    return float(half_width(100.0 * (1.0 - then / now)))
+
+
 def _knee(cells: Cells, best: KnobSettings) -> Knee | None:
     """Of the curve over sizes at the lifetime of the grid that is nearest to the best one."""
     sizes, curve = cells.axes[0].values, cells.hit_ratio.values[:, cells.axes[1].nearest(best.ttl_seconds)]
@@ -200,9 +216,15 @@ def _notes(found: _Found, saving: Saving) -> Iterator[str]:
     )
     if cells.samples > 1:
         yield (
-            f"The surface is estimated from {cells.samples} samples of {cells.share:.2%} of the keys each; prices in "
-            f"full are not. Its 95 % interval is at most ±{cells.hit_ratio.largest_error:.4f} of the hit ratio and "
-            f"±{cells.usd_per_1000.largest_error:.2g} USD per 1,000 requests."
+            f"The surface is estimated from {cells.samples} samples of {cells.share * found.share:.2%} of the keys "
+            f"each{'; prices in full are not' if found.share == 1 else ''}. Its 95 % interval is at most "
+            f"±{cells.hit_ratio.largest_error:.4f} of the hit ratio and ±{cells.usd_per_1000.largest_error:.2g} USD "
+            "per 1,000 requests."
+        )
+    if found.share < 1 and found.choice.settings != found.current:
+        yield (
+            "Which keys were drawn moves the saving as well: by the same samples, its 95 % interval reaches "
+            f"{_spread_by_keys(found):.2g} percentage points to either side."
         )
     if choice.safe:
         every = len(cells.grid.settings)

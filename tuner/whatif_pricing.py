@@ -22,6 +22,7 @@ from envs.interval import COSTS, column, total_usd
 from envs.reward import CAUSES
 from envs.world import STATIC_BATCH, Progress, World
 from tuner.whatif_result import Priced
+from tuner.whatif_sample import adjusted, expected_reads
 
 Array = NDArray[Any]
 
@@ -63,7 +64,8 @@ class Pricer:
     def price(self, settings: Sequence[KnobSettings]) -> None:
         new = [one for one in dict.fromkeys(settings) if one not in self.rows]
         if new:
-            self.rows |= zip(new, self.world.replay_static(new, len(self.world)), strict=True)
+            found = self.world.replay_static(new, len(self.world))
+            self.rows |= zip(new, adjusted(found, expected_reads(self.world)), strict=True)
             if self.progress is not None:
                 self.progress(len(self.rows), self.most)
 

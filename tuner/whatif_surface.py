@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from traces.whatif import Sampling, Sums, Traffic, bounds, sampled_bounds, sampl
 from traces.whatif_kernel import Ahead
 from tuner.whatif_pricing import Grid
 from tuner.whatif_result import Axis, HitBound, Surface
+from tuner.whatif_sample import expected_reads
 
 Array = NDArray[Any]
 Progress = Callable[[int, int], None]
@@ -52,7 +53,8 @@ class Cells:
 
     @property
     def hit_ratio(self) -> Surface:
-        return _surface("hit_ratio", "ratio", self.hits.sum(axis=-1) / self.reads.sum())
+        found = _surface("hit_ratio", "ratio", self.hits.sum(axis=-1) / self.reads.sum())
+        return replace(found, values=found.values.clip(0.0, 1.0))  # an estimate may leave the range
 
     @property
     def usd_per_1000(self) -> Surface:
@@ -83,6 +85,7 @@ def response_cells(
         problem.prices.answer_lifetime_seconds,
         problem.expiry,
         _ahead(scene, warmup_ratio),
+        expected_reads(world),
     )
     threads, (sizes, ttls) = world.crew.threads, (axis.values for axis in axes)
     if sampling is None:
@@ -136,9 +139,14 @@ def _grid(axes: tuple[Axis, Axis], warmup_ratio: float, sums: Sums, usd: Array, 
 
 
 def _surface(name: str, unit: str, each: Array) -> Surface:
-    """each: (samples, sizes, ttls). The error is that of the mean of the samples, by Student's t."""
-    samples = len(each)
-    if samples == 1:
+    """each: (samples, sizes, ttls)."""
+    if len(each) == 1:
         return Surface(name, unit, each[0])
+    return Surface(name, unit, each.mean(axis=0), half_width(each))
+
+
+def half_width(each: Array) -> Array:
+    """Of the 95 % interval of the mean over the first axis, by Student's t."""
+    samples = len(each)
     reach = float(stats.t.ppf(0.5 + CONFIDENCE / 2, samples - 1)) / np.sqrt(samples)
-    return Surface(name, unit, each.mean(axis=0), reach * each.std(axis=0, ddof=1))
+    return np.asarray(reach * each.std(axis=0, ddof=1))

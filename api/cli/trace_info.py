@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from api.cli.loading import load_with_progress
+from api.cli.loading import AT_MOST, AtMost, load_with_progress
 from api.cli.output import print_json, print_table, result_console
 from caches.errors import InputError
 from traces.plots import save_workload
 from traces.reader import ReadOptions
 from traces.streams import uncompressed_name
 from traces.workload import Distribution, PromptBlocks, Workload, analyse
+from traces.workload_sample import scaled_up
 
 PICTURES = Path("out")
 
@@ -33,12 +34,16 @@ def info(
     requests_per_second: Annotated[
         float | None, typer.Option(help="Even spacing for a source without arrival times.")
     ] = None,
+    at_most: AtMost = AT_MOST,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Describe a trace as tables and a picture: rates, keys, repeats, sizes, tokens, entropy and drift."""
     path = _picture_path(file, png)
-    options = ReadOptions(requests_per_second=requests_per_second)
-    workload = analyse(load_with_progress(file, format_name, options), window)
+    options = ReadOptions(requests_per_second=requests_per_second, at_most=at_most)
+    trace = load_with_progress(file, format_name, options)
+    workload = analyse(trace, window)
+    if trace.sample is not None:
+        workload = scaled_up(workload, trace.sample)
     path.parent.mkdir(exist_ok=True)
     save_workload(workload, path)
     if as_json:
@@ -83,6 +88,7 @@ def _summary(workload: Workload) -> list[tuple[str, str]]:
     composed = " (composed of several sources)" if workload.composed else ""
     rows = [
         ("source", workload.source + composed),
+        *_sampled_row(workload),
         ("requests", f"{workload.requests:,}"),
         ("span", f"{workload.span_seconds:,.1f} s"),
         ("mean rate", _number(workload.mean_rate_rps, ",.2f", " requests/s")),
@@ -90,12 +96,19 @@ def _summary(workload: Workload) -> list[tuple[str, str]]:
         ("re-reference ratio", f"{workload.rereference_ratio:.4f}"),
         ("one-hit share of keys", f"{workload.one_hit_share:.4f}"),
         ("footprint", _number(workload.footprint_bytes, ",", " bytes")),
-        ("entropy of keys", f"{workload.entropy_bits:.3f} bits"),
+        ("entropy of keys", _number(workload.entropy_bits, ".3f", " bits")),
         (f"entropy change{windows}, mean", _number(workload.entropy_change_bits, ".3f", " bits")),
         (f"Jensen-Shannon distance{windows}, mean", _number(workload.js_distance, ".3f", "")),
         ("the same from sampling alone", _number(workload.js_floor, ".3f", "")),
     ]
     return rows if workload.blocks is None else [*rows, *_block_rows(workload.blocks)]
+
+
+def _sampled_row(workload: Workload) -> list[tuple[str, str]]:
+    if workload.sampled is None:
+        return []
+    found = workload.sampled
+    return [("estimated from", f"{found.requests:,} requests, those of {found.share:.3%} of the keys")]
 
 
 def _block_rows(blocks: PromptBlocks) -> list[tuple[str, str]]:

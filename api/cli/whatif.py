@@ -11,7 +11,7 @@ import typer
 from rich.progress import TaskID
 
 from agents.uncertainty import Resampling
-from api.cli.loading import load_with_progress
+from api.cli.loading import AT_MOST, AtMost, load_with_progress
 from api.cli.output import print_json, print_table, progress_bar, result_console
 from api.report.page import write_page
 from api.report.whatif import whatif_page
@@ -59,6 +59,7 @@ def whatif(
     requests_per_second: Annotated[
         float | None, typer.Option(help="Even spacing for a source without arrival times.")
     ] = None,
+    at_most: AtMost = AT_MOST,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """What every cache size and TTL would have cost on a trace, and what moving from the current ones would save.
@@ -72,7 +73,7 @@ def whatif(
     )
     if config.trace.path is None:
         raise InputError("trace: got none, expected an argument, trace.path in a file or a variable")
-    options = ReadOptions(requests_per_second=requests_per_second)
+    options = ReadOptions(requests_per_second=requests_per_second, at_most=at_most, sample_seed=seed)
     recording = load_with_progress(config.trace.path, format_name, options)
     sampling, resampling = Sampling(seed=seed), Resampling(resamples, seed, block)
     result = ask_with_progress(config, recording, Ask(wish, sizes, ttls, exact_up_to, sampling, resampling))

@@ -22,10 +22,15 @@ NO_SAMPLE = -1
 
 
 def key_hash(keys: int, seed: int) -> Array:
-    """A 64-bit hash of each key number, uint64 (keys,): the finalizer of splitmix64 (G. L. Steele, D. Lea,
-    C. H. Flood, Fast splittable pseudorandom number generators, OOPSLA 2014)."""
+    """A 64-bit hash of each key number, uint64 (keys,)."""
+    return mixed(np.arange(1, keys + 1, dtype=np.uint64), seed)
+
+
+def mixed(values: Array, seed: int) -> Array:
+    """A 64-bit hash of each number (uint64), uint64 of the same shape: the finalizer of splitmix64 (G. L. Steele,
+    D. Lea, C. H. Flood, Fast splittable pseudorandom number generators, OOPSLA 2014)."""
     with np.errstate(over="ignore"):
-        state = np.arange(1, keys + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        state = values * np.uint64(0x9E3779B97F4A7C15)
         state += np.uint64((seed * 0xD1B54A32D192ED03) % 2**64)
         state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

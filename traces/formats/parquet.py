@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,7 @@ BYTES_PER_ROW = 64  # a rough width, to turn `chunk_bytes` into a number of rows
 
 def read(path: Path, options: ReadOptions) -> Iterator[Chunk]:
     """Columns that are folders of a partition (`day=1/`) are not read; map columns inside the files."""
-    if not path.exists():
-        raise InputError(f"{path}: got no such file, expected a trace")
     parts = parquet_parts(path)
-    if not parts:
-        raise InputError(f"{path}: got a folder without .parquet files, expected at least one")
     total = sum(part.stat().st_size for part in parts)
     before = 0
     for part in parts:
@@ -40,23 +37,45 @@ def read(path: Path, options: ReadOptions) -> Iterator[Chunk]:
 
 
 def parquet_parts(path: Path) -> list[Path]:
-    """The file itself, or all .parquet files below a folder, by name."""
-    return sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    """The file itself, or all .parquet files below a folder, by name. Raises InputError where there is none."""
+    if not path.exists():
+        raise InputError(f"{path}: got no such file, expected a trace")
+    parts = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    if not parts:
+        raise InputError(f"{path}: got a folder without .parquet files, expected at least one")
+    return parts
+
+
+def count(path: Path) -> int:
+    """Requests of a file or folder, by what the ends of the files say."""
+    return sum(_rows(part) for part in parquet_parts(path))
+
+
+def _rows(path: Path) -> int:
+    with _opened(path) as file:
+        return int(file.metadata.num_rows)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """An open Parquet file; what it cannot give becomes an InputError."""
+    try:
+        with pq.ParquetFile(path) as file:
+            yield file
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path}: got a damaged Parquet file ({error})") from error
 
 
 def _read_part(path: Path, options: ReadOptions) -> Iterator[tuple[float, Chunk]]:
     """(share of the file read so far, chunk)."""
-    try:
-        with pq.ParquetFile(path) as file:
-            mapping = resolve(path, options.columns, tuple(file.schema_arrow.names))
-            rows = max(1, options.chunk_bytes // BYTES_PER_ROW)
-            first = 1
-            for batch in file.iter_batches(batch_size=rows, columns=sorted(set(mapping.values()))):
-                table = _Batch(path, first, batch)
-                first += batch.num_rows
-                yield (first - 1) / file.metadata.num_rows, table.chunk(mapping, options.time_unit)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path}: got a damaged Parquet file ({error})") from error
+    with _opened(path) as file:
+        mapping = resolve(path, options.columns, tuple(file.schema_arrow.names))
+        rows = max(1, options.chunk_bytes // BYTES_PER_ROW)
+        first = 1
+        for batch in file.iter_batches(batch_size=rows, columns=sorted(set(mapping.values()))):
+            table = _Batch(path, first, batch)
+            first += batch.num_rows
+            yield (first - 1) / file.metadata.num_rows, table.chunk(mapping, options.time_unit)
 
 
 @dataclass(frozen=True)
@@ -144,4 +163,4 @@ def _recognises(head: Head) -> bool:
     return head.name.endswith(".parquet")
 
 
-FORMAT = Format("parquet", "any Parquet file or folder of them, by a column mapping", read, _recognises)
+FORMAT = Format("parquet", "any Parquet file or folder of them, by a column mapping", read, _recognises, count=count)
