@@ -15,7 +15,7 @@ from agents.tracks import RUNNABLE, Track
 from agents.uncertainty import Resampling, block_length, ratio_estimate, spread
 from caches.errors import InputError
 from caches.knobs import KnobSpace
-from envs.interval import COSTS, column
+from envs.interval import COSTS, column, violations
 from envs.reward import CAUSES, Constraints
 
 Array = NDArray[Any]
@@ -112,14 +112,6 @@ def count_changes(positions: Array, before: Array) -> int:
     """Intervals in which any knob moved by more than CHANGE_SHARE. positions: (intervals, 3); before: (3,)."""
     moves = np.abs(np.diff(np.vstack((before, positions)), axis=0))
     return int((moves > CHANGE_SHARE + 1e-12).any(axis=1).sum())
-
-
-def violations(rows: Array, constraints: Constraints) -> dict[str, NDArray[np.bool_]]:
-    """By constraint, which intervals broke it; one without data broke none."""
-    return {
-        "p99_ttft": column(rows, "p99_ttft_seconds") > constraints.p99_ttft_seconds,
-        "stale_ratio": column(rows, "stale_ratio") > constraints.stale_ratio,
-    }
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from agents.judge import Judgement
 from agents.results import Evaluation, PolicyResult
 from agents.tracks import Role, Track
 from agents.units import readable, usd
+from caches.files import written_whole
 from envs.interval import column
 
 Array = NDArray[Any]
@@ -256,10 +257,6 @@ def _times(judgement: Judgement) -> Array:
 
 
 def _save(figure: Figure, path: Path) -> Path:
-    temporary = path.with_name(f".{path.name}.partial")
-    try:
-        figure.savefig(temporary, format="png", dpi=110)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written_whole(path) as partial:
+        figure.savefig(partial, format="png", dpi=110)
     return path

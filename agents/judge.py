@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from agents.baselines.catalog import Rivals
 from agents.evaluation import Ground, evaluate, savings
 from agents.promotion import PromotionEvidence, Saving
 from agents.provenance import Provenance, TracePart
@@ -40,14 +41,15 @@ def judge(
     resampling: Resampling | None = None,
     progress: Progress | None = None,
     depth: Depth = Depth.FULL,
+    fitted: Rivals | None = None,
 ) -> Judgement:
     """Compares the learned policies (one per seed) with the baselines, the champion and the bounds on study.test.
 
-    resampling.seed also seeds the random baseline. Raises Mismatch where the champion does not fit this world, and
-    InputError where nothing was requested in the test traffic.
+    resampling.seed also seeds the random baseline. fitted: the rivals, where they were fitted elsewhere. Raises
+    Mismatch where the champion does not fit this world, and InputError where nothing was requested in the test traffic.
     """
     how = resampling or Resampling()
-    compared = run_tracks(study, learned, champion, how.seed, progress, depth)
+    compared = run_tracks(study, learned, champion, how.seed, progress, depth, fitted)
     problem = study.world.problem
     traffic = study.world.traffic[study.test.start : study.test.stop]
     tokens = column(study.reference.rows, "requests")[study.test.start : study.test.stop] * (

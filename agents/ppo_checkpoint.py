@@ -17,6 +17,7 @@ from agents.learning import Layers
 from agents.looks import Look, Looks
 from agents.ppo_config import PPOConfig
 from caches.errors import Mismatch
+from caches.files import written_whole
 
 Array = NDArray[Any]
 
@@ -64,9 +65,8 @@ def save_checkpoint(learner: Learner, config: PPOConfig, folder: Path) -> None:
         "arrays": arrays_file,
     }
     save_file({name: np.ascontiguousarray(value) for name, value in arrays.items()}, folder / arrays_file)
-    partial = folder / f"{FILE}.partial"
-    partial.write_text(json.dumps(body))
-    partial.replace(folder / FILE)
+    with written_whole(folder / FILE) as partial:
+        partial.write_text(json.dumps(body))
     for stale in folder.glob("arrays-*.safetensors"):
         if stale.name != arrays_file:
             stale.unlink()

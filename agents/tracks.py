@@ -135,15 +135,19 @@ def run_tracks(
     seed: int = 0,
     progress: Progress | None = None,
     depth: Depth = Depth.FULL,
+    fitted: Rivals | None = None,
 ) -> Compared:
     """Default, best static, random, hill climber, the rivals, the learned in their order, the champion, the bounds.
 
-    progress: called while ghosts are replayed and the clairvoyant bound is searched for, with steps done, of how many.
+    fitted: the rivals, where that was done elsewhere. progress: called while ghosts are replayed and the clairvoyant
+    bound is searched for, with steps done, of how many.
     """
     knobs, full = study.world.problem.knobs, depth is Depth.FULL
     watch = _Watch(progress, 0 if study.grid else len(grid_settings(knobs)), SEARCH_STEPS if full else 0)
     grid = ghost_grid(study.world, progress=watch.ghosts) if study.grid is None else study.grid
-    others = rivals(study, grid) if full else Rivals((), ())
+    others = Rivals((), ())
+    if full:
+        others = rivals(study, grid) if fitted is None else fitted
     policies = _side_by_side(study, learned, others)
     tracks = _roll_out(study, policies, grid, seed)
     if champion is not None:

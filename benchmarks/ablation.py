@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.baselines.best_static import fit_best_static
-from agents.evaluation import count_changes
+from agents.evaluation import count_changes, positions_of
 from agents.imitation import best_teacher
 from agents.learning_curve import steps_until_within
 from agents.policy import ControlPolicy
@@ -23,8 +23,8 @@ from agents.training import TrainingPlan, train_seeds
 from agents.uncertainty import spread
 from benchmarks.harness import Benchmark, Cell, Goal, Report, Table, main, say
 from benchmarks.workloads import COMPOSED, SEEDS, WORKERS, config_of, problem_for
-from caches.knobs import KnobSettings
-from envs.ghosts import GhostGrid, ghost_grid, unsafe
+from envs.ghosts import GhostGrid, ghost_grid
+from envs.interval import unsafe
 from envs.observation import DAY_SECONDS
 from envs.world import World
 from tuner.problem import split_of
@@ -61,7 +61,7 @@ def measured(name: str, trained: Sequence[Trained], study: Study) -> Variant:
     problem = study.world.problem
     days = len(study.test) * problem.interval_seconds / DAY_SECONDS
     home = problem.knobs.positions(study.reference.settings)
-    changes = [count_changes(_positions(study, settings), home) / days for settings in rolled.settings]
+    changes = [count_changes(positions_of(settings, problem.knobs), home) / days for settings in rolled.settings]
     return Variant(
         name,
         100.0 * (1.0 - rolled.usd.sum(axis=1) / rolled.reference_usd.sum()),
@@ -69,11 +69,6 @@ def measured(name: str, trained: Sequence[Trained], study: Study) -> Variant:
         1000.0 * unsafe(rolled.rows, problem.constraints).mean(axis=1),
         np.array([steps_until_within(one.looks) for one in trained]),
     )
-
-
-def _positions(study: Study, settings: Array) -> Array:
-    knobs = study.world.problem.knobs
-    return np.array([knobs.positions(KnobSettings.from_array(one)) for one in settings])
 
 
 def row_of(variant: Variant) -> list[Cell]:

@@ -18,8 +18,7 @@ from agents.rollout import look_around, roll_out
 from agents.study import Study
 from benchmarks.peers import LiveTuner, live_tuners
 from envs.control import Episodes, LaneControl, observation_scale
-from envs.ghosts import unsafe
-from envs.interval import total_usd
+from envs.interval import total_usd, unsafe
 from envs.vector_env import ReplayVectorEnv
 from envs.world import Reference
 

@@ -11,8 +11,7 @@ from agents.baselines.simple import Static
 from agents.rollout import roll_out
 from agents.study import Study
 from benchmarks.peers import AskTell, Smac, Tpe
-from envs.ghosts import unsafe
-from envs.interval import total_usd
+from envs.interval import total_usd, unsafe
 
 MOST_TRIALS = 5_000
 

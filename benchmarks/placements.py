@@ -14,12 +14,14 @@ from benchmarks.harness import ROOT, SHARED_TRACES, Benchmark, Cell, Goal, Repor
 from benchmarks.workloads import first
 from caches.knobs import Knob, KnobSettings, KnobSpace
 from envs.interval import COLUMN, total_usd
-from envs.prefix import GIB, PrefixConfig
+from envs.prefix import PrefixConfig
 from envs.reward import Constraints, Prices
 from envs.serving import Serving, load_profile
+from envs.units import GIB
 from envs.world import Problem, World
 from traces.catalog import load_trace
 from traces.trace import Trace
+from tuner.whatif_result import knee_of
 
 Array = NDArray[Any]
 MOONCAKE = SHARED_TRACES / "llm" / "mooncake_conversation.part1.jsonl.gz"
@@ -61,11 +63,8 @@ class Curve:
 
     @property
     def knee(self) -> int | None:
-        """Where the token hit ratio is farthest above the straight line between its ends, over the logarithm of size
-        (Satopaa et al., Finding a "Kneedle" in a Haystack, 2011); None where it is nowhere above."""
-        x = np.log(self.size_gib / self.size_gib[0]) / np.log(self.size_gib[-1] / self.size_gib[0])
-        y = (self.token_hit_ratio - self.token_hit_ratio[0]) / max(np.ptp(self.token_hit_ratio), 1e-12)
-        return int(np.argmax(y - x)) if (y - x).max() > KNEE_HEIGHT else None
+        """Of the token hit ratio over the logarithm of size."""
+        return knee_of(np.log(self.size_gib), self.token_hit_ratio, KNEE_HEIGHT)
 
     @property
     def trivial(self) -> bool:

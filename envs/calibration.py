@@ -20,7 +20,8 @@ from scipy.optimize import minimize
 from caches.errors import InputError
 from envs.deployment import Deployment, Routing, simulate
 from envs.measurement import Measurement, Part
-from envs.serving import GIB, ServingProfile
+from envs.serving import ServingProfile
+from envs.units import GIB
 
 Array = NDArray[Any]
 REPORTED = (0.5, 0.9, 0.99)

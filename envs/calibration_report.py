@@ -17,7 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from caches.errors import InputError
+from caches.files import written_whole
 from envs.calibration import Calibration, PartResult
 from envs.serving import ServingProfile, load_profile
 
@@ -87,16 +87,9 @@ def save_profile(calibration: Calibration, name: str, source: str, path: Path, t
     profile = calibration.profile.model_copy(
         update={"name": name, "sources": calibration.profile.sources | _sources(calibration, source, today)}
     )
-    partial = path.with_name(f".{path.name}.partial.toml")
-    try:
+    with written_whole(path) as partial:
         partial.write_text(profile_toml(profile, _heading(calibration, source, today)), encoding="utf-8")
-        read = load_profile(str(partial))
-        partial.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
-    return read
+        return load_profile(str(partial))
 
 
 def profile_toml(profile: ServingProfile, heading: str) -> str:
@@ -154,15 +147,9 @@ def _sources(calibration: Calibration, source: str, today: date) -> dict[str, st
 
 
 def save_qq(calibration: Calibration, title: str, path: Path) -> None:
-    """Writes the picture as PNG, replacing `path` in one step. The folder must exist."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
+    """Writes the picture as PNG, replacing `path` in one step. Raises SetpointError where it cannot be written."""
+    with written_whole(path) as partial:
         draw_qq(calibration, title).savefig(partial, format="png", dpi=110)
-        partial.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def draw_qq(calibration: Calibration, title: str) -> Figure:

@@ -21,7 +21,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from envs.serving import GIB, Serving, ServingProfile
+from envs.serving import Serving, ServingProfile
+from envs.units import GIB
 
 Array = NDArray[Any]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caches.knobs import KnobSettings, KnobSpace
-from envs.interval import column, total_usd
+from envs.interval import total_usd, unsafe
 from envs.reward import Constraints
 from envs.world import Progress, Reference, World
 
@@ -39,12 +39,6 @@ class GhostGrid:
     def unsafe(self) -> NDArray[np.bool_]:
         """Which intervals broke a constraint, shape (ghosts, intervals)."""
         return unsafe(self.rows, self.constraints)
-
-
-def unsafe(rows: Array, constraints: Constraints) -> NDArray[np.bool_]:
-    """Which intervals broke a constraint, shape rows.shape[:-1]; an interval without data broke none."""
-    late = column(rows, "p99_ttft_seconds") > constraints.p99_ttft_seconds
-    return np.asarray(late | (column(rows, "stale_ratio") > constraints.stale_ratio))
 
 
 def grid_settings(knobs: KnobSpace, sizes: Sequence[int] = GRID) -> list[KnobSettings]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caches.errors import InputError
-from envs.reward import CAUSES
+from envs.reward import CAUSES, Constraints
 
 Array = NDArray[Any]
 
@@ -70,6 +70,19 @@ def column(rows: Array, name: str) -> Array:
 def total_usd(rows: Array) -> Array:
     """Cost over all causes, shape rows.shape[:-1]."""
     return np.asarray(rows[..., COSTS].sum(axis=-1))
+
+
+def violations(rows: Array, constraints: Constraints) -> dict[str, NDArray[np.bool_]]:
+    """By constraint, which intervals broke it; one without data broke none."""
+    return {
+        "p99_ttft": column(rows, "p99_ttft_seconds") > constraints.p99_ttft_seconds,
+        "stale_ratio": column(rows, "stale_ratio") > constraints.stale_ratio,
+    }
+
+
+def unsafe(rows: Array, constraints: Constraints) -> NDArray[np.bool_]:
+    """Which intervals broke any constraint, shape rows.shape[:-1]."""
+    return np.asarray(np.any(list(violations(rows, constraints).values()), axis=0))
 
 
 @dataclass(frozen=True)

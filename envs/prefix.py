@@ -8,14 +8,14 @@ from typing import Any, Literal
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from caches.errors import InputError
 from caches.shadow.trie import Chains
+from envs.units import described
 from traces.trace import Trace
 
 Array = NDArray[Any]
-GIB = float(2**30)
 
 
 class Placement(IntEnum):
@@ -28,28 +28,24 @@ class Placement(IntEnum):
     HOST = 2
 
 
-def _field(default: Any, help: str, unit: str, **limits: Any) -> Any:
-    return Field(default, description=help, json_schema_extra={"unit": unit}, **limits)
-
-
 class PrefixConfig(BaseModel):
     """Where a prefix cache keeps its blocks. Read only where `cache.kind` is `prefix`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    placement: Literal["shared", "reserved", "host"] = _field(
+    placement: Literal["shared", "reserved", "host"] = described(
         "host", "shared: VRAM that sequences leave free; reserved: a share of VRAM; host: memory of the host", "name"
     )
-    host_gib_per_second: float = _field(
+    host_gib_per_second: float = described(
         20.0, "copying from the host's memory to the GPU (PCIe 4.0 x16 gives 20 to 25 of its 31.5)", "GiB/s", gt=0
     )
-    host_latency_seconds: float = _field(0.002, "until such a copy begins", "s", ge=0)
-    below_gib: float = _field(
+    host_latency_seconds: float = described(0.002, "until such a copy begins", "s", ge=0)
+    below_gib: float = described(
         0.0, "size of a tier below the tuned one: host memory below VRAM, an SSD below the host; 0: none", "GiB", ge=0
     )
-    below_gib_per_second: float = _field(3.0, "copying from the tier below to the GPU (one NVMe SSD)", "GiB/s", gt=0)
-    below_latency_seconds: float = _field(0.005, "until such a copy begins", "s", ge=0)
-    below_usd_per_gib_hour: float = _field(
+    below_gib_per_second: float = described(3.0, "copying from the tier below to the GPU (one NVMe SSD)", "GiB/s", gt=0)
+    below_latency_seconds: float = described(0.005, "until such a copy begins", "s", ge=0)
+    below_usd_per_gib_hour: float = described(
         0.0001, "rent of the tier below (SSD of a rented server, assumption)", "USD/(GiB h)", ge=0
     )
 

@@ -170,7 +170,7 @@ def _start(scene: PrefixScene, lane: Lane, limits: tuple[int, float], t: int) ->
     own = memory_tokens(scene.engine, 0.0, output)
     room = _room(scene, lane, capacity_blocks, own)
     chain.expire(lane.cache, room, ttl, now)
-    upper, lower, held = chain.admit(scene.chains, lane.cache, room, t, now)
+    upper, lower, held = chain.admit(scene.chains, lane.cache, room, t)
     most = max(prompt - 1.0, 0.0)  # the last token of a prompt is always computed
     near = min(float(upper * scene.block_tokens), most)
     hit = min(float((upper + lower) * scene.block_tokens), most)

@@ -10,10 +10,11 @@ from caches.errors import InputError
 from caches.knobs import Knob, KnobSpace
 from envs.control import Episodes, observation_scale
 from envs.observation import ObservationScale
-from envs.prefix import GIB, PrefixConfig
+from envs.prefix import PrefixConfig
 from envs.replay_env import ReplayCacheEnv
 from envs.reward import Constraints, Prices
 from envs.serving import Serving, load_profile
+from envs.units import GIB
 from envs.vector_env import ReplayVectorEnv
 from envs.world import Problem, Reference, World
 from traces.synthetic.generate import synthesise

@@ -10,8 +10,9 @@ from numba import njit
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from envs.units import GIB
+
 Array = NDArray[Any]
-GIB = float(2**30)
 
 
 def _price(default: float, help: str, unit: str, source: str, **limits: Any) -> Any:

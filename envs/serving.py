@@ -15,17 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from caches.errors import InputError
+from envs.units import GIB, described
 
 Array = NDArray[Any]
-GIB = float(2**30)
 U, ONE = np.uint64, np.uint64(1)
-
-
-def _field(default: Any, help: str, unit: str, **limits: Any) -> Any:
-    return Field(default, description=help, json_schema_extra={"unit": unit}, **limits)
 
 
 class ServingProfile(BaseModel):
@@ -34,25 +30,25 @@ class ServingProfile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    vram_gib: float = _field(..., "memory of one replica's GPU", "GiB", gt=0)
-    weights_gib: float = _field(..., "memory taken by the weights", "GiB", gt=0)
-    kv_bytes_per_token: int = _field(..., "keys and values kept per token of a sequence", "bytes", gt=0)
-    prefill_tokens_per_second: float = _field(..., "prompt tokens one GPU takes in", "tokens/s", gt=0)
-    seconds_per_output_token: float = _field(..., "time per token of one sequence in a full batch", "s", gt=0)
-    max_sequences: int = _field(..., "sequences that run at once on one replica", "sequences", gt=0, le=4096)
-    hit_seconds: float = _field(0.001, "latency of an answer from the cache", "s", gt=0)
+    vram_gib: float = described(..., "memory of one replica's GPU", "GiB", gt=0)
+    weights_gib: float = described(..., "memory taken by the weights", "GiB", gt=0)
+    kv_bytes_per_token: int = described(..., "keys and values kept per token of a sequence", "bytes", gt=0)
+    prefill_tokens_per_second: float = described(..., "prompt tokens one GPU takes in", "tokens/s", gt=0)
+    seconds_per_output_token: float = described(..., "time per token of one sequence in a full batch", "s", gt=0)
+    max_sequences: int = described(..., "sequences that run at once on one replica", "sequences", gt=0, le=4096)
+    hit_seconds: float = described(0.001, "latency of an answer from the cache", "s", gt=0)
     # the fields below are read by the engine of prefix caches only (envs/engine.py)
-    request_overhead_seconds: float = _field(0.0, "time to the first token beside prefill and waiting", "s", ge=0)
-    seconds_per_output_token_alone: float | None = _field(
+    request_overhead_seconds: float = described(0.0, "time to the first token beside prefill and waiting", "s", ge=0)
+    seconds_per_output_token_alone: float | None = described(
         None, "time per token of a sequence alone in its batch; default: as in a full one", "s", gt=0
     )
-    prefill_chunk_tokens: int = _field(
+    prefill_chunk_tokens: int = described(
         0, "prompt tokens that join an iteration of the batch, which they lengthen; 0: none", "tokens", ge=0
     )
-    kv_tokens: int | None = _field(
+    kv_tokens: int | None = described(
         None, "tokens whose keys and values fit on one GPU; default: what the weights leave", "tokens", gt=0
     )
-    output_memory_share: float = _field(
+    output_memory_share: float = described(
         1.0, "share of its output for which a sequence takes KV memory when it starts", "ratio", ge=0, le=1
     )
     sources: dict[str, str] = {}
@@ -63,18 +59,18 @@ class Serving(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    profile: str = _field("qwen2.5-7b-a100", "name of a built-in profile, or path of a TOML file", "name")
-    replicas: int = _field(1, "GPUs that serve the model", "GPUs", gt=0, le=1024)
-    max_sequences: int | None = _field(
+    profile: str = described("qwen2.5-7b-a100", "name of a built-in profile, or path of a TOML file", "name")
+    replicas: int = described(1, "GPUs that serve the model", "GPUs", gt=0, le=1024)
+    max_sequences: int | None = described(
         None,
         "sequences at once per replica where fewer than the profile's, as in a slice of a cluster",
         "sequences",
         gt=0,
     )
-    sequence_tokens: int = _field(
+    sequence_tokens: int = described(
         1500, "mean tokens of a running sequence, which says how many fit beside a cache in VRAM", "tokens", gt=0
     )
-    cache_in_vram: bool = _field(False, "the cache takes its memory from the GPU, not from the host", "yes/no")
+    cache_in_vram: bool = described(False, "the cache takes its memory from the GPU, not from the host", "yes/no")
 
 
 def load_profile(name: str) -> ServingProfile:

@@ -21,8 +21,9 @@ from envs.lanes import RESPONSE, Crew, Play, Scene, make_lanes
 from envs.prefix import PrefixConfig, require_blocks, returning, sessions_of
 from envs.prefix_lanes import PREFIX, Link, PrefixScene, make_prefix_lanes
 from envs.reward import Constraints, Prices, tariff_of
-from envs.serving import GIB, Load, Serving, ServingProfile, backend_of, gpu_seconds
+from envs.serving import Load, Serving, ServingProfile, backend_of, gpu_seconds
 from envs.traffic import traffic_table, warmup_candidates
+from envs.units import GIB
 from traces.trace import Trace
 
 Array = NDArray[Any]

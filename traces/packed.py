@@ -6,7 +6,6 @@ What only we know (origin, licence, assumptions, digest) is JSON in the file's m
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from caches.errors import InputError
+from caches.files import written_whole
 from traces.store import require_whole, trace_sha256
 from traces.trace import Trace, TraceInfo
 
@@ -74,8 +74,7 @@ def save_packed(trace: Trace, file: Path, *, overwrite: bool = False) -> str:
     digest = trace_sha256(_assembled(arrival_ms, trace.info, trace.num_keys, _plain_columns(trace)))
     about = _About(info=trace.info, num_keys=trace.num_keys, sha256=digest)
     table = pa.table(columns).replace_schema_metadata({METADATA: orjson.dumps(about.model_dump(mode="json"))})
-    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
-    try:
+    with written_whole(file) as partial:
         pq.write_table(
             table,
             partial,
@@ -84,9 +83,6 @@ def save_packed(trace: Trace, file: Path, *, overwrite: bool = False) -> str:
             use_dictionary=[name for name in columns if name != "time"],
             column_encoding={"time": "DELTA_BINARY_PACKED"},
         )
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)
     return digest
 
 

@@ -13,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
+from caches.files import written_whole
 from traces.workload import Curve, Distribution, Workload
 
 _BLUE, _ORANGE, _GREEN, _GREY = "#2f6690", "#d1682b", "#3b8b5a", "#8a8f98"
@@ -41,13 +42,9 @@ def draw_workload(workload: Workload) -> Figure:
 
 
 def save_workload(workload: Workload, path: Path) -> None:
-    """Write the picture as PNG, replacing `path` in one step. The folder must exist."""
-    temporary = path.with_name(f".{path.name}.partial")
-    try:
-        draw_workload(workload).savefig(temporary, format="png", dpi=110)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Write the picture as PNG, replacing `path` in one step. Raises SetpointError where it cannot be written."""
+    with written_whole(path) as partial:
+        draw_workload(workload).savefig(partial, format="png", dpi=110)
 
 
 def _headline(workload: Workload) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from agents.bundle import PolicyBundle
 from agents.continual import Continued, LastGood, Recent, judge_continued, open_recent
-from agents.provenance import Provenance, TracePart, git_commit, package_versions
+from agents.provenance import TracePart
 from agents.registry import MetricRow, Registry, Run
 from agents.study import Study
 from agents.tracks import require_fit
@@ -19,9 +18,9 @@ from agents.version_tags import TRAINING, VALIDATION_SAVING
 from caches.errors import InputError
 from envs.observation import OBSERVATION_VERSION, SIZE
 from envs.world import World
-from traces.store import trace_sha256
 from traces.trace import Trace
 from tuner.config import TunerConfig
+from tuner.origin import provenance_of, traffic_of
 from tuner.problem import make_problem, problem_of, split_of
 from tuner.training import SEED
 
@@ -146,14 +145,7 @@ def _bundle(ground: _Ground, seed: int, one: Continued, metrics: dict[str, float
         kind="ppo",
         knob_space=old.knob_space,
         reference=old.reference,
-        provenance=Provenance(
-            traffic=_traffic(ground),
-            seed=seed,
-            git_commit=git_commit(Path(__file__).parent),
-            versions=package_versions(),
-            metrics=metrics,
-            config=ground.config.model_dump(mode="json"),
-        ),
+        provenance=provenance_of(_traffic(ground), ground.config, metrics, seed),
         observation_version=OBSERVATION_VERSION,
         observation_size=SIZE,
         scale=old.scale,
@@ -164,12 +156,5 @@ def _bundle(ground: _Ground, seed: int, one: Continued, metrics: dict[str, float
 
 def _traffic(ground: _Ground) -> tuple[TracePart, ...]:
     """What the last good policy learnt from counts as learnt from."""
-    study, trace = ground.study, ground.study.world.problem.trace
-    sha256 = trace.sha256 or trace_sha256(trace)
     before = [part for part in ground.bundle.provenance.traffic if part.use != "test"]
-    now = [
-        TracePart(trace.info.name, sha256, "train", study.training.start, study.training.stop),
-        TracePart(trace.info.name, sha256, "validation", study.validation.start, study.validation.stop),
-        TracePart(trace.info.name, sha256, "test", study.test.start, study.test.stop),
-    ]
-    return tuple(dict.fromkeys((*before, *now)))
+    return tuple(dict.fromkeys((*before, *traffic_of(ground.study))))

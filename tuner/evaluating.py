@@ -17,15 +17,15 @@ from agents.registry import MetricRow, Registry, Run
 from agents.results import Evaluation
 from agents.study import Study
 from agents.summary import behaviour, causes, comparison, sentences
-from agents.tracks import study_for
+from agents.tracks import Depth, study_for
 from agents.uncertainty import Resampling
 from agents.version_tags import EVALUATION_RUN, TEST_SAVING, TRAINING
-from caches.errors import SetpointError
+from caches.files import written_whole
 from envs.world import Progress, World
 from traces.trace import Trace
 from tuner.config import TunerConfig
 from tuner.problem import problem_of, split_of
-from tuner.remote import grid_on_ray
+from tuner.remote import grid_on_ray, rivals_on_ray
 
 JSON_FILE = "evaluation.json"
 
@@ -64,6 +64,7 @@ def evaluate_and_record(
     reference: int | str,
     resampling: Resampling,
     progress: Progress | None = None,
+    depth: Depth = Depth.FULL,
 ) -> Evaluated:
     """Judges a version and its siblings on the test part of `trace`, writes OUTPUT/<trace>/, logs to MLflow and records
     the evidence with the version.
@@ -73,13 +74,17 @@ def evaluate_and_record(
     """
     candidates = find_candidates(registry, reference)
     study = open_for(config, trace, candidates)
+    fitted = None
     if config.run.ray is not None:
-        study = replace(study, grid=grid_on_ray(config.run.ray, config, study.world, progress))
-    judgement = judge(study, candidates.contenders, candidates.champion, resampling, progress)
+        grid = grid_on_ray(config.run.ray, config, study.world, progress)
+        study = replace(study, grid=grid)
+        if depth is Depth.FULL:
+            fitted = rivals_on_ray(config.run.ray, config, candidates.chosen.bundle, grid)
+    judgement = judge(study, candidates.contenders, candidates.champion, resampling, progress, depth, fitted)
     version = candidates.chosen.version.version
     found = evidence(judgement, version, candidates.champion_version)
     folder = config.tracking.output / Path(trace.info.name).name
-    pictures = _pictures(judgement, folder)
+    pictures = save_pictures(judgement, folder)
     with registry.start_run(f"evaluate version {version}", _params(judgement), _tags(candidates)) as run:
         evaluated = Evaluated(version, judgement, found, folder, pictures, run.id)
         _log(run, evaluated)
@@ -98,22 +103,9 @@ def open_for(config: TunerConfig, trace: Trace, candidates: Candidates) -> Study
     return study
 
 
-def _pictures(judgement: Judgement, folder: Path) -> tuple[Path, ...]:
-    try:
-        return save_pictures(judgement, folder)
-    except OSError as error:
-        raise SetpointError(f"{folder}: cannot write the pictures: {error.strerror}") from error
-
-
 def _write_json(value: dict[str, Any], path: Path) -> None:
-    temporary = path.with_name(f".{path.name}.partial")
-    try:
-        temporary.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
-        temporary.replace(path)
-    except OSError as error:
-        raise SetpointError(f"{path}: cannot be written: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written_whole(path) as partial:
+        partial.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
 
 
 def _params(judgement: Judgement) -> dict[str, object]:

@@ -24,7 +24,6 @@ from agents.baselines.whatif_fit import fit_whatif
 from agents.bundle import PolicyBundle
 from agents.learning_curve import steps_until_within
 from agents.ppo import ActorPolicy, Trained
-from agents.provenance import Provenance, TracePart, git_commit, package_versions
 from agents.registry import MetricRow, PolicyVersion, Registry, Run
 from agents.rules import RULES, Rule, RuleKind, arrays_of
 from agents.study import Study, open_study
@@ -37,6 +36,7 @@ from envs.world import Progress, World
 from traces.store import trace_sha256
 from traces.trace import Trace
 from tuner.config import TunerConfig
+from tuner.origin import provenance_of, traffic_of
 from tuner.problem import make_problem, problem_of, split_of
 
 TRAINING_KEY, SEED = "training_key", "seed"
@@ -216,7 +216,7 @@ def _register_seed(registry: Registry, run: Run, result: _Result, index: int, fo
         kind="ppo",
         knob_space=result.study.world.problem.knobs,
         reference=result.fit.settings,
-        provenance=_provenance(result, _metrics(one), seed),
+        provenance=provenance_of(traffic_of(result.study), result.config, _metrics(one), seed),
         observation_version=OBSERVATION_VERSION,
         observation_size=SIZE,
         scale=result.study.scale,
@@ -229,11 +229,12 @@ def _register_rule(registry: Registry, run: Run, result: _Result, index: int, fo
     kind, rule = result.rules[index]
     place = len(result.trained) + index
     one = FittedRule(kind, 0, result.choice.saving[place], result.excess(place))
+    metrics = {VALIDATION_SAVING: one.saving, VALIDATION_EXCESS: one.excess}
     bundle = PolicyBundle(
         kind=kind,
         knob_space=result.study.world.problem.knobs,
         reference=result.fit.settings,
-        provenance=_provenance(result, {VALIDATION_SAVING: one.saving, VALIDATION_EXCESS: one.excess}, None),
+        provenance=provenance_of(traffic_of(result.study), result.config, metrics, None),
         scale=result.study.scale,
         weights=arrays_of(rule),
     )
@@ -250,27 +251,6 @@ def _register(registry: Registry, run: Run, bundle: PolicyBundle, folder: Path, 
 
 def _tags(run: Run, result: _Result) -> dict[str, str]:
     return {TRAINING: run.id, TRAINING_KEY: result.key}  # found by the last
-
-
-def _provenance(result: _Result, metrics: Mapping[str, float], seed: int | None) -> Provenance:
-    return Provenance(
-        traffic=_traffic(result),
-        seed=seed,
-        git_commit=git_commit(Path(__file__).parent),
-        versions=package_versions(),
-        metrics=metrics,
-        config=result.config.model_dump(mode="json"),
-    )
-
-
-def _traffic(result: _Result) -> tuple[TracePart, ...]:
-    trace, study = result.trace, result.study
-    sha256 = trace.sha256 or trace_sha256(trace)
-    return (
-        TracePart(trace.info.name, sha256, "train", study.training.start, study.training.stop),
-        TracePart(trace.info.name, sha256, "validation", study.validation.start, study.validation.stop),
-        TracePart(trace.info.name, sha256, "test", study.test.start, study.test.stop),
-    )
 
 
 def _metrics(one: TrainedSeed) -> dict[str, float]:

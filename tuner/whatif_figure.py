@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from agents.figure_axes import dress
 from agents.units import usd
-from caches.errors import SetpointError
+from caches.files import written_whole
 from tuner.whatif_result import ENTRIES, Axis, Priced, Surface, WhatIf, amount
 from tuner.whatif_text import name_of_current
 
@@ -73,16 +73,8 @@ def _column(upper: Callable[[Axes], None], lower: Callable[[Axes], None]) -> byt
 def save_whatif(result: WhatIf, path: Path) -> Path:
     """Writes the picture as PNG, replaced in one step; makes the folder if there is none. Raises SetpointError naming
     the path where it cannot be written."""
-    temporary = path.with_name(f".{path.name}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draw_whatif(result).savefig(temporary, format="png", dpi=110)
-        temporary.replace(path)
-    except OSError as error:
-        raise SetpointError(f"{path}: cannot be written: {error.strerror}") from error
-    finally:
-        if temporary.parent.is_dir():
-            temporary.unlink(missing_ok=True)
+    with written_whole(path) as partial:
+        draw_whatif(result).savefig(partial, format="png", dpi=110)
     return path
 
 

@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.evaluation import violations
 from caches.knobs import KnobSettings
-from envs.ghosts import unsafe
-from envs.interval import COSTS, column, total_usd
+from envs.interval import COSTS, column, total_usd, unsafe, violations
 from envs.reward import CAUSES
 from envs.world import STATIC_BATCH, Progress, World
 from tuner.whatif_result import Priced

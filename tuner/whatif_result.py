@@ -191,10 +191,10 @@ def amount(value: float, unit: str) -> str:
     return f"{value:,.0f} {ENTRIES}" if value >= 10 else f"{value:.3g} {ENTRIES}"
 
 
-def knee_of(x: Array, y: Array) -> int | None:
+def knee_of(x: Array, y: Array, least: float = 0.0) -> int | None:
     """Index of the point farthest above the straight line from the first to the last, after both axes are scaled to
-    [0, 1]; None where no point is above it. There a further unit of x brings what it brings on average; behind it,
-    less.
+    [0, 1]; None where no point is more than `least` above it. There a further unit of x brings what it brings on
+    average; behind it, less.
 
     V. Satopää, J. Albrecht, D. Irwin, B. Raghavan, Finding a "kneedle" in a haystack, ICDCS workshops 2011.
     """
@@ -203,4 +203,4 @@ def knee_of(x: Array, y: Array) -> int | None:
         return None
     above = (y - y[0]) / rise - (x - x[0]) / run
     best = int(np.argmax(above))
-    return best if above[best] > 0 else None
+    return best if above[best] > least else None

@@ -82,6 +82,10 @@ class ContextualBandit:
         self._learner: Any = None
         self.reset(0)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The learner lives outside of Python: what is sent to another process knows its past, as after a reset."""
+        return ContextualBandit, (self.options, self.past)
+
     def reset(self, seed: int) -> None:
         if self._learner is not None:
             self._learner.finish()

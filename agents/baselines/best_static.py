@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caches.knobs import KnobSettings
-from envs.ghosts import GRID, GhostGrid, grid_settings, unsafe
-from envs.interval import total_usd
+from envs.ghosts import GRID, GhostGrid, grid_settings
+from envs.interval import total_usd, unsafe
 from envs.world import Progress, World
 
 Array = NDArray[Any]

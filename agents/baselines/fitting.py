@@ -10,7 +10,8 @@ import numpy as np
 from agents.policy import ControlPolicy
 from agents.rollout import roll_out
 from agents.study import Study
-from envs.ghosts import GhostGrid, unsafe
+from envs.ghosts import GhostGrid
+from envs.interval import unsafe
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Annotated, get_args
 
 import typer
 
+from api.cli.options import AsJson
 from api.cli.output import print_json, print_table, progress_console, result_console
 from api.cli.trace import parse_columns
 from caches.errors import InputError
@@ -51,7 +52,7 @@ def calibrate_command(
         typer.Option(help=f"ROLE=COLUMN as in arrival=ts; may be repeated. Roles: {', '.join(ROLES)}."),
     ] = None,
     time_unit: Annotated[TimeUnit, typer.Option(help="Unit of all times in the logs.")] = "s",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fit a serving profile to measured runs; report its errors on runs that were not used to fit."""
     columns = parse_columns(column or [])

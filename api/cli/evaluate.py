@@ -11,8 +11,10 @@ import typer
 
 from agents.registry import CHALLENGER, Registry
 from agents.summary import Table, behaviour, causes, comparison, sentences
+from agents.tracks import Depth
 from agents.uncertainty import Resampling
 from api.cli.loading import load_with_progress
+from api.cli.options import AsJson, ConfigFile, TrackingUri
 from api.cli.output import print_json, print_table, progress_bar, result_console
 from api.cli.registry import find_version, open_registry, parse_policy
 from api.report.evaluation import REPORT_FILE, evaluation_page
@@ -28,19 +30,23 @@ def evaluate(
     trace: Annotated[
         Path | None, typer.Option(help="Trace whose test part judges; trace.path of the settings by default.")
     ] = None,
-    config_file: Annotated[
-        Path | None, typer.Option("--config", help="TOML file with settings; setpoint.toml by default.")
-    ] = None,
+    config_file: ConfigFile = None,
     ray: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Ray cluster that replays settings: host:port, auto or local.")
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="Ray cluster that replays settings and fits rules: host:port, auto or local."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the resampling and the random baseline.")] = 0,
     resamples: Annotated[int, typer.Option(min=100, help="Of the bootstrap over time.")] = 2000,
     block: Annotated[
         int | None, typer.Option(min=1, help="Intervals per block of the bootstrap; follows from the costs by default.")
     ] = None,
-    tracking_uri: Annotated[str | None, typer.Option(help="MLflow store, in place of tracking.uri.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Leave out the fitted rules and the clairvoyant bound, most of the work.")
+    ] = False,
+    tracking_uri: TrackingUri = None,
+    as_json: AsJson = False,
 ) -> None:
     """Judge a policy and the other seeds of its training on held-out traffic, beside simple baselines and a bound.
 
@@ -51,7 +57,8 @@ def evaluate(
     config = load_tuner_config(config_file, Path.cwd(), os.environ, overrides)
     registry = open_registry(config, Path.cwd())
     find_version(registry, policy)  # before a long trace is read
-    evaluated = evaluate_with_progress(config, registry, policy, Resampling(resamples, seed, block))
+    depth = Depth.QUICK if quick else Depth.FULL
+    evaluated = evaluate_with_progress(config, registry, policy, Resampling(resamples, seed, block), depth)
     report = write_report(evaluated, f"{datetime.now(UTC):%Y-%m-%d}")
     if as_json:
         print_json({**evaluated.as_dict(), "report": report})
@@ -65,20 +72,20 @@ def write_report(evaluated: Evaluated, made_on: str) -> Path:
 
 
 def evaluate_with_progress(
-    config: TunerConfig, registry: Registry, policy: str, resampling: Resampling | None = None
+    config: TunerConfig, registry: Registry, policy: str, resampling: Resampling, depth: Depth = Depth.FULL
 ) -> Evaluated:
     """`evaluate_and_record` on the trace of the settings, with a progress bar."""
     if config.trace.path is None:
         raise InputError("trace: got none, expected --trace, trace.path in a file or a variable")
     recording = load_with_progress(config.trace.path)
     with progress_bar("settings") as bar:
-        task = bar.add_task("replaying static settings, searching for the bound", total=None)
+        search = "" if depth is Depth.QUICK else ", searching for the bound"
+        task = bar.add_task(f"replaying static settings{search}", total=None)
 
         def advance(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        how = resampling or Resampling()
-        return evaluate_and_record(config, recording, registry, parse_policy(policy), how, advance)
+        return evaluate_and_record(config, recording, registry, parse_policy(policy), resampling, advance, depth)
 
 
 def print_evaluated(evaluated: Evaluated, report: Path) -> None:

@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from api.cli.output import progress_bar
 from traces.catalog import load_trace, opens_at_once, read_trace
 from traces.reader import ReadOptions
 from traces.trace import Trace
-
-AT_MOST = 30_000_000
-AtMost = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        help="Requests to hold in memory. A longer Parquet file or folder is read as it streams by, and only the "
-        "requests of a share of its keys are kept.",
-    ),
-]
 
 
 def load_with_progress(file: Path, format_name: str | None = None, options: ReadOptions | None = None) -> Trace:

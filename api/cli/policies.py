@@ -6,12 +6,10 @@ import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from agents.registry import PolicyVersion
 from agents.version_tags import TEST_SAVING, TRAINING, VALIDATION_SAVING
+from api.cli.options import AsJson, ConfigFile, TrackingUri
 from api.cli.output import print_json, print_table
 from api.cli.registry import open_registry
 from tuner.config import load_tuner_config
@@ -20,11 +18,9 @@ NONE = "–"
 
 
 def policies(
-    config_file: Annotated[
-        Path | None, typer.Option("--config", help="TOML file with settings; setpoint.toml by default.")
-    ] = None,
-    tracking_uri: Annotated[str | None, typer.Option(help="MLflow store, in place of tracking.uri.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    config_file: ConfigFile = None,
+    tracking_uri: TrackingUri = None,
+    as_json: AsJson = False,
 ) -> None:
     """List the registered policies, newest first: aliases, kind, savings on validation and test traffic, traces."""
     config = load_tuner_config(config_file, Path.cwd(), os.environ, {"tracking.uri": tracking_uri})

@@ -13,6 +13,7 @@ from agents.promotion import Promotion, PromotionEvidence, recorded_evidence
 from agents.promotion import promote as decide_and_swap
 from agents.registry import CHALLENGER, Registry
 from api.cli.exit_codes import ExitCode
+from api.cli.options import AsJson, ConfigFile, TrackingUri
 from api.cli.output import print_json, result_console
 from api.cli.registry import find_version, open_registry
 from caches.errors import NotFound
@@ -21,12 +22,10 @@ from tuner.config import load_tuner_config
 
 def promote(
     policy: Annotated[str, typer.Argument(help="Version or alias of an evaluated policy.")] = CHALLENGER,
-    config_file: Annotated[
-        Path | None, typer.Option("--config", help="TOML file with settings; setpoint.toml by default.")
-    ] = None,
+    config_file: ConfigFile = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide, but move nothing.")] = False,
-    tracking_uri: Annotated[str | None, typer.Option(help="MLflow store, in place of tracking.uri.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    tracking_uri: TrackingUri = None,
+    as_json: AsJson = False,
 ) -> None:
     """Make a policy the champion if it wins, or say why not.
 

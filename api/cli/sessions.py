@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from api.cli.options import AsJson
 from api.cli.output import progress_console
 from api.cli.synth import report
 from caches.errors import InputError
@@ -30,7 +31,7 @@ def sessions(
     seed: Annotated[int, typer.Option(help="The same seed gives the same trace.")] = 0,
     licence: Annotated[str | None, typer.Option(help="Licence of the recordings, to be kept with them.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a converted trace.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make days of traffic from recorded agent sessions that have no start times: the starts are drawn."""
     check_output(out, overwrite=overwrite)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from api.cli.loading import load_with_progress
+from api.cli.options import AsJson
 from api.cli.output import print_json, print_table, progress_console, result_console
 from caches.errors import InputError
 from traces.catalog import check_output, write_trace
@@ -39,7 +40,7 @@ def synth(
         float | None, typer.Option(help="Compose: factor on the rates, in place of --requests.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a converted trace.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make a trace: synthetic from named parts, or real arrival rates with the keys of another trace."""
     check_output(out, overwrite=overwrite)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from api.cli.loading import read_with_progress
+from api.cli.options import AsJson, RequestsPerSecond
 from api.cli.output import print_json, print_table, result_console
 from caches.errors import InputError
 from traces.catalog import FORMATS, check_output, opens_at_once, write_trace
@@ -28,9 +29,7 @@ def convert(
         typer.Option(help="ROLE=COLUMN for csv, jsonl and parquet, as in time=ts; may be repeated."),
     ] = None,
     time_unit: Annotated[TimeUnit | None, typer.Option(help="Unit of the arrival times.")] = None,
-    requests_per_second: Annotated[
-        float | None, typer.Option(help="Even spacing for a source without arrival times.")
-    ] = None,
+    requests_per_second: RequestsPerSecond = None,
     sessions_per_day: Annotated[
         float | None, typer.Option(help="Even spacing for a source of sessions without start times.")
     ] = None,
@@ -38,7 +37,7 @@ def convert(
     sort: Annotated[bool, typer.Option("--sort", help="Put requests in order of time.")] = False,
     limit: Annotated[int | None, typer.Option(help="Read only so many requests.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a converted trace.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Convert a trace or a log once, so that every later command opens it at once."""
     if opens_at_once(file):

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from api.cli.loading import AT_MOST, AtMost, load_with_progress
+from api.cli.loading import load_with_progress
+from api.cli.options import AT_MOST, AsJson, AtMost, FormatName, RequestsPerSecond
 from api.cli.output import print_json, print_table, result_console
 from caches.errors import InputError
 from traces.plots import save_workload
@@ -28,14 +29,10 @@ def info(
         float | None,
         typer.Option(help="Seconds of the windows whose keys are compared; 12 to 36 by default."),
     ] = None,
-    format_name: Annotated[
-        str | None, typer.Option("--format", help="Format of a trace file; detected by default.")
-    ] = None,
-    requests_per_second: Annotated[
-        float | None, typer.Option(help="Even spacing for a source without arrival times.")
-    ] = None,
+    format_name: FormatName = None,
+    requests_per_second: RequestsPerSecond = None,
     at_most: AtMost = AT_MOST,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Describe a trace as tables and a picture: rates, keys, repeats, sizes, tokens, entropy and drift."""
     path = _picture_path(file, png)

@@ -17,6 +17,7 @@ from agents.registry import Registry
 from agents.summary import NONE
 from api.cli.continuing import go_on
 from api.cli.loading import load_with_progress
+from api.cli.options import AsJson, ConfigFile, TrackingUri
 from api.cli.output import print_json, print_table, progress_bar, progress_console, result_console
 from caches.errors import InputError
 from caches.knobs import KnobSettings
@@ -40,9 +41,7 @@ def train(
     trace: Annotated[
         Path | None, typer.Argument(help="Trace to learn from: a file, a folder or the name of a shipped one.")
     ] = None,
-    config_file: Annotated[
-        Path | None, typer.Option("--config", help="TOML file with settings; setpoint.toml by default.")
-    ] = None,
+    config_file: ConfigFile = None,
     seeds: Annotated[
         str | None, typer.Option(help="How many seeds to train, or which: 5 is the same as 0,1,2,3,4.")
     ] = None,
@@ -65,8 +64,8 @@ def train(
         int | None, typer.Option(help="With --continue: intervals to learn from; a third of training by default.")
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Train anew what was trained or begun before.")] = False,
-    tracking_uri: Annotated[str | None, typer.Option(help="MLflow store, in place of tracking.uri.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    tracking_uri: TrackingUri = None,
+    as_json: AsJson = False,
 ) -> None:
     """Train control policies on the training part of a trace, one per seed, fit simpler ones, and register all.
 

@@ -11,7 +11,8 @@ import typer
 from rich.progress import TaskID
 
 from agents.uncertainty import Resampling
-from api.cli.loading import AT_MOST, AtMost, load_with_progress
+from api.cli.loading import load_with_progress
+from api.cli.options import AT_MOST, AsJson, AtMost, ConfigFile, FormatName, RequestsPerSecond
 from api.cli.output import print_json, print_table, progress_bar, result_console
 from api.report.page import write_page
 from api.report.whatif import whatif_page
@@ -37,9 +38,7 @@ def whatif(
         str | None,
         typer.Option(help="What runs now, as in size=64MiB,ttl=1h,warmup=0.2; the configured defaults otherwise."),
     ] = None,
-    config_file: Annotated[
-        Path | None, typer.Option("--config", help="TOML file with settings; setpoint.toml by default.")
-    ] = None,
+    config_file: ConfigFile = None,
     interval: Annotated[
         float | None, typer.Option(help="Seconds of a control interval, in place of trace.interval_seconds.")
     ] = None,
@@ -53,14 +52,10 @@ def whatif(
     block: Annotated[
         int | None, typer.Option(min=1, help="Intervals per block of the bootstrap; follows from the costs by default.")
     ] = None,
-    format_name: Annotated[
-        str | None, typer.Option("--format", help="Format of a trace file; detected by default.")
-    ] = None,
-    requests_per_second: Annotated[
-        float | None, typer.Option(help="Even spacing for a source without arrival times.")
-    ] = None,
+    format_name: FormatName = None,
+    requests_per_second: RequestsPerSecond = None,
     at_most: AtMost = AT_MOST,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """What every cache size and TTL would have cost on a trace, and what moving from the current ones would save.
 

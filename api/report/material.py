@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.evaluation import savings, violations
+from agents.evaluation import savings
 from agents.promotion import decide
 from agents.provenance import package_versions
 from agents.results import Evaluation, PolicyResult, Savings
 from agents.tracks import Track
 from agents.uncertainty import Resampling
 from caches.knobs import KnobSpace
-from envs.interval import column
+from envs.interval import column, violations
 from envs.reward import Constraints
 from tuner.evaluating import Evaluated
 

@@ -16,7 +16,8 @@ from xml.etree import ElementTree as ET
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from caches.errors import InputError, SetpointError
+from caches.errors import InputError
+from caches.files import written_whole
 
 TEMPLATES = Path(__file__).parent / "templates"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -161,16 +162,8 @@ def write_page(page: Page, path: Path) -> Path:
     Returns path. Raises SetpointError naming the path where it cannot be written.
     """
     text = render(page)
-    temporary = path.with_name(f".{path.name}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise SetpointError(f"{path}: cannot be written: {error.strerror}") from error
-    finally:
-        if temporary.parent.is_dir():
-            temporary.unlink(missing_ok=True)
+    with written_whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
     return path
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caches.errors import InputError, Mismatch
+from caches.files import written_whole
 from caches.shadow import kernel
 from caches.stats import CacheStats, Expiry
 
@@ -142,15 +143,13 @@ class ShadowCache:
     def save(self, path: Path) -> None:
         """Writes the state as a plain .npz (no pickle); the trace is not in it."""
         capacity, ttl, since_touch = self.limits
-        temporary = path.with_name(path.name + ".partial")
-        with temporary.open("wb") as file:
+        with written_whole(path) as partial, partial.open("wb") as file:
             np.savez(
                 file,
                 **self.state._asdict(),
                 limits=np.array([ttl]),
                 marks=np.array([capacity, int(since_touch), self.position, len(self.requests.key)], np.int64),
             )
-        temporary.replace(path)
 
     @staticmethod
     def restore(path: Path, requests: kernel.Requests) -> ShadowCache:

@@ -171,8 +171,8 @@ def _hold(chains: Chains, state: ChainState, room: Room, t: int, insert: bool) -
 
 
 @njit(cache=True)
-def admit(chains: Chains, state: ChainState, room: Room, t: int, now: float) -> tuple[int, int, int]:  # noqa: ARG001
-    """Request t begins: looks up, inserts what is missing, pins. now: unused by LRU, kept beside `release`.
+def admit(chains: Chains, state: ChainState, room: Room, t: int) -> tuple[int, int, int]:
+    """Request t begins: looks up, inserts what is missing, pins.
 
     Returns blocks that hit in the upper tier, blocks that hit in the lower one, and blocks pinned (`held`), which
     `release` must be told. Blocks beyond `held` are refused: everything in the upper tier is in use.
@@ -245,7 +245,7 @@ class PrefixCache:
         if not 0 <= t < len(self.chains.offsets) - 1 or t in self._held:
             raise InputError(f"request: got {t}, expected one of the trace's that is not running")
         self._expire(now_seconds)
-        upper, lower, self._held[t] = admit(self.chains, self.state, self.room, t, now_seconds)
+        upper, lower, self._held[t] = admit(self.chains, self.state, self.room, t)
         return upper, lower
 
     def finish(self, t: int, now_seconds: float) -> None:
@@ -293,7 +293,7 @@ class PrefixCache:
 def _run_in_turn(chains: Chains, state: ChainState, room: Room, stop: int, now: float) -> Array:
     hits = np.empty(stop, np.int32)
     for t in range(stop):
-        upper, lower, held = admit(chains, state, room, t, now)
+        upper, lower, held = admit(chains, state, room, t)
         release(chains, state, room, t, held, now)
         hits[t] = upper + lower
     return hits

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from agents.baselines.best_static import LOCAL_ROUNDS, fit_best_static
 from agents.baselines.simple import KNOWN_SAVING, SAVING, HillClimber, Random, Static
 from agents.policy import Sight
-from envs.ghosts import GRID, ghost_grid, unsafe
-from envs.interval import COLUMN, STATS, column, total_usd
+from envs.ghosts import GRID, ghost_grid
+from envs.interval import COLUMN, STATS, column, total_usd, unsafe
 from envs.observation import SIZE
 from envs.reward import Constraints
 from envs.world import World

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from agents.clairvoyant import Clairvoyant, Way
-from agents.evaluation import count_changes, evaluate, headroom, savings, violations
+from agents.evaluation import count_changes, evaluate, headroom, savings
 from agents.learning_curve import steps_until_within
 from agents.looks import Look
 from agents.results import BoundSearch, Evaluation
@@ -17,6 +17,7 @@ from agents.summary import NONE, behaviour, causes, comparison, sentences
 from agents.tracks import Track
 from agents.uncertainty import Resampling
 from caches.errors import InputError
+from envs.interval import violations
 from envs.reward import Constraints
 from tests.agents.bundles import SPACE
 from tests.agents.tracks_by_hand import TRAFFIC, four_tracks, ground, track

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,8 @@ from agents.baselines.simple import Static
 from agents.rollout import roll_out
 from agents.study import Split, Study, open_study
 from caches.knobs import KnobSettings
-from envs.ghosts import ghost_grid, unsafe
+from envs.ghosts import ghost_grid
+from envs.interval import unsafe
 from envs.reward import Constraints
 from envs.world import World
 from tests.envs.worlds import KNOBS, SETTINGS, problem, random_trace
@@ -50,6 +52,9 @@ def test_all_are_there_in_order_and_run(small: Study) -> None:
     again = roll_out(small.reference, small.scale, rivals(small, small.grid).policies, small.test, grid=small.grid)
     np.testing.assert_array_equal(told.settings, again.settings)
     assert np.isfinite(told.usd).all()
+    sent = pickle.loads(pickle.dumps(made.policies))
+    moved = roll_out(small.reference, small.scale, sent, small.test, grid=small.grid)
+    np.testing.assert_array_equal(told.settings, moved.settings)
 
 
 def test_test_traffic_is_not_looked_at(small: Study) -> None:

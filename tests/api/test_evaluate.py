@@ -225,6 +225,32 @@ def test_evaluate_against_a_champion_as_json(here: Path) -> None:
     assert "with the champion, version 3" in Path(body["report"]).read_text(encoding="utf-8")
 
 
+def test_a_quick_evaluation_has_the_evidence_without_rivals_and_bound(here: Path) -> None:
+    full = orjson.loads(run(evaluate, "2", "--resamples", "200", "--json").stdout)
+    quick = orjson.loads(run(evaluate, "2", "--resamples", "200", "--json", "--quick").stdout)
+    assert quick["evidence"] == full["evidence"]
+    roles = {policy["role"] for policy in quick["policies"]}
+    assert roles == {"default", "best static", "baseline", "learned", "ghost bound"}
+    baselines = [policy["name"] for policy in quick["policies"] if policy["role"] == "baseline"]
+    assert baselines == ["random", "hill climber"]
+    assert quick["learned"]["headroom_captured"] is None
+    page = Path(quick["report"]).read_text(encoding="utf-8")
+    assert "clairvoyant" not in page
+
+
+@pytest.mark.slow  # a cluster does not start in time on a machine that is busy with other tests
+@pytest.mark.filterwarnings("ignore")  # of the cluster's own sockets and processes
+def test_ghosts_and_rules_on_a_cluster_are_the_same_to_the_digit(here: Path) -> None:
+    pytest.importorskip("ray", reason="needs the extra `ray`")
+    at_home, away = (
+        orjson.loads(run(evaluate, "2", "--resamples", "200", "--json", *where).stdout)
+        for where in ((), ("--ray", "local"))
+    )
+    assert away["policies"] == at_home["policies"]
+    assert away["evidence"] == at_home["evidence"]
+    assert {"what-if controller", "hour-of-week schedule"} <= {policy["name"] for policy in away["policies"]}
+
+
 def test_a_rule_of_the_training_is_judged_like_a_policy(here: Path) -> None:
     """It is the learned one then, and the seeds beside it are there to compare with."""
     registry, network = registry_in(here), registry_in(here).load(1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from caches.errors import InputError
+from caches.errors import InputError, SetpointError
 from envs.calibration import Calibration, calibrate
 from envs.calibration_report import error_rows, save_profile, save_qq, summary
 from envs.deployment import Deployment, Sent, simulate
@@ -178,7 +178,7 @@ def test_the_profile_file_says_where_its_numbers_come_from(done: Calibration, tm
 def test_a_profile_that_cannot_be_written_leaves_nothing_behind(done: Calibration, tmp_path: Path) -> None:
     target = tmp_path / "fitted.toml"
     target.mkdir()
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(SetpointError, match="cannot be written"):
         save_profile(done, "fitted", "log.csv", target, date(2026, 11, 29))
     assert list(tmp_path.iterdir()) == [target]
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs.reward import GIB, Prices
+from envs.reward import Prices
 from envs.serving import Serving, backend_of, gpu_seconds, load_profile
+from envs.units import GIB
 from tuner.config import TunerConfig
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cost-model.md").read_text(encoding="utf-8")

@@ -20,7 +20,8 @@ from envs.engine import (
     step,
     wait,
 )
-from envs.serving import GIB, Serving
+from envs.serving import Serving
+from envs.units import GIB
 from tests.envs.slow_engine import SlowEngine
 from tests.envs.worlds import PROFILE
 

@@ -15,7 +15,8 @@ from caches.stats import Expiry
 from envs import lanes as lane_kernels
 from envs.interval import NAMES, STATS, column
 from envs.lanes import Crew
-from envs.serving import GIB, Serving
+from envs.serving import Serving
+from envs.units import GIB
 from envs.world import Problem, World
 from tests.envs.slow_lane import SlowLane
 from tests.envs.worlds import problem, random_trace

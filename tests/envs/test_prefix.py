@@ -20,9 +20,10 @@ from caches.shadow.trie import chains_of
 from envs.control import LaneControl, observation_scale
 from envs.interval import COLUMN, column, total_usd
 from envs.lanes import fork
-from envs.prefix import GIB, PrefixConfig, returning, sessions_of
+from envs.prefix import PrefixConfig, returning, sessions_of
 from envs.reward import Constraints, Prices
 from envs.serving import Serving, ServingProfile
+from envs.units import GIB
 from envs.world import Problem, Reference, World
 from traces.trace import Trace, TraceInfo
 

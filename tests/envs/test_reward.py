@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from envs.reward import CAUSES, GIB, REWARD_GAIN, Constraints, Prices, price, reward, stale_share, tariff_of
+from envs.reward import CAUSES, REWARD_GAIN, Constraints, Prices, price, reward, stale_share, tariff_of
+from envs.units import GIB
 
 
 def test_an_interval_priced_by_hand() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from caches.errors import SetpointError
 from tests.traces.tiny import tiny_trace
 from traces.plots import draw_workload, save_workload
 from traces.trace import Trace, TraceInfo
@@ -73,6 +74,6 @@ def test_odd_traces_can_be_drawn(trace: Trace, tmp_path: Path) -> None:
 
 def test_nothing_is_left_where_the_picture_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "taken.png").mkdir()
-    with pytest.raises(OSError, match=r"taken\.png"):
+    with pytest.raises(SetpointError, match=r"taken\.png: cannot be written"):
         save_workload(analyse(tiny_trace([0, 0], [0, 1])), tmp_path / "taken.png")
     assert [path.name for path in tmp_path.iterdir()] == ["taken.png"]

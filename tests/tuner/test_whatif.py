@@ -14,8 +14,7 @@ from agents.uncertainty import Resampling
 from caches.errors import InputError
 from caches.knobs import KnobSettings
 from caches.stats import Expiry
-from envs.ghosts import unsafe
-from envs.interval import column, total_usd
+from envs.interval import column, total_usd, unsafe
 from envs.reward import Constraints
 from envs.world import World
 from tests.envs.worlds import KNOBS, problem, random_trace
