@@ -215,8 +215,15 @@ LONG = ("--steps", "1000000", "--workers", "2")
 def process(place: Path) -> Iterator[subprocess.Popen[str]]:
     """A training that takes much longer than this test."""
     command = [str(Path(sys.executable).parent / "setpoint"), "train", *LONG]
+    never_early = {**os.environ, "SETPOINT_PPO__PATIENCE": "1000000"}
     with subprocess.Popen(
-        command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=place,
+        env=never_early,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as process:
         yield process
         for pid in processes_of(process.pid):
