@@ -10,7 +10,7 @@ from envs.units import described
 
 
 class PPOConfig(BaseModel):
-    """Defaults learn well on the workloads of benchmarks/tuning.py."""
+    """Defaults learn well on the workloads of benchmarks/workloads.py."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
-from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +16,7 @@ from agents.ppo import Trained, train
 from agents.ppo_checkpoint import holds_checkpoint
 from agents.ppo_config import PPOConfig
 from agents.study import Split, Study, open_study
+from agents.workers import SPAWN, worker_pool
 from caches.knobs import KnobSettings
 from envs.ghosts import GhostGrid, ghost_grid
 from envs.world import Problem, World
@@ -84,19 +81,11 @@ def train_seeds(
     report = progress or _ignore
     if workers == 1:
         return [_train_here(plan, seed, report) for seed in seeds]
-    context = get_context("spawn")  # threads of numba and torch do not survive a fork
-    steps = context.Queue()
-    pool = ProcessPoolExecutor(min(workers, len(seeds)), context, _set_up_worker, (steps,))
-    try:
+    steps = SPAWN.Queue()
+    with worker_pool(min(workers, len(seeds)), _report_to, steps) as pool:
         futures = {pool.submit(_train_there, plan, seed): seed for seed in seeds}
         _follow(futures, steps, plan.config.total_steps, report)
         return [future.result() for future in futures]
-    except BaseException:
-        for worker in list(pool._processes.values()):  # the pool itself would wait for all seeds
-            worker.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _train_here(plan: TrainingPlan, seed: int, report: Callable[[int, int, int], None]) -> Trained:
@@ -115,20 +104,8 @@ def _train_there(plan: TrainingPlan, seed: int) -> Trained:
     return train_seed(plan, seed, lambda done, total: _Worker.steps.put((seed, done, total)))
 
 
-def _set_up_worker(steps: Any) -> None:
-    """One thread for numeric libraries; interrupts are left to the parent, and without it the worker ends."""
+def _report_to(steps: Any) -> None:
     _Worker.steps = steps
-    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        os.environ[name] = "1"
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def _follow(

@@ -81,6 +81,26 @@ def by_replay(study: Study, budget: int, seeds: Sequence[int], config: PPOConfig
     return _result(study, "Setpoint PPO, by replay", budget, rolled.rows, None)
 
 
+def joined(by_seed: Sequence[Sequence[LiveResult]]) -> list[LiveResult]:
+    """The same tuners and budgets in the same order, seed by seed, as results of all seeds."""
+    return [_together(same) for same in zip(*by_seed, strict=True)]
+
+
+def _together(same: Sequence[LiveResult]) -> LiveResult:
+    first = same[0]
+    regret = [one.regret_percent for one in same if one.regret_percent is not None]
+    unsafe_then = [one.learning_unsafe_per_1000 for one in same if one.learning_unsafe_per_1000 is not None]
+    return LiveResult(
+        first.name,
+        first.budget,
+        tuple(itertools.chain.from_iterable(regret)) if regret else None,
+        float(np.mean(unsafe_then)) if unsafe_then else None,
+        tuple(itertools.chain.from_iterable(one.saving_percent for one in same)),
+        float(np.mean([one.usd_per_1000 for one in same])),
+        float(np.mean([one.unsafe_per_1000 for one in same])),
+    )
+
+
 def _passes(training: range, budget: int) -> list[range]:
     """The last `budget` intervals of the training traffic; all of it, again and again, where it is shorter."""
     if budget <= len(training):

@@ -3,6 +3,7 @@ what it saved against the reference is told back."""
 
 from __future__ import annotations
 
+import os
 from typing import Protocol
 
 import numpy as np
@@ -67,7 +68,11 @@ class Smac:
         space = ConfigurationSpace(seed=seed)
         space.add(*(Float(name, (-1.0, 1.0), default=0.0) for name in NAMES))
         scenario = Scenario(
-            space, deterministic=True, n_trials=trials, seed=seed, output_directory=SCRATCH / f"{seed}-{trials}"
+            space,
+            deterministic=True,
+            n_trials=trials,
+            seed=seed,
+            output_directory=SCRATCH / f"{os.getpid()}-{seed}-{trials}",  # others may run beside it
         )
         facade = HyperparameterOptimizationFacade
         self._facade = facade(

@@ -1,250 +1,182 @@
-"""PPO against everything else on held-out traffic: fixed settings, rules, rival tuners, and the clairvoyant bound."""
+"""PPO against everything else on held-out traffic: fixed settings, rules, rival tuners, and the clairvoyant bound.
+
+Every piece of work is a task of its own (a workload, a seed), done by processes here or, where SETPOINT_RUN__RAY names
+one, on a Ray cluster; the results are the same.
+"""
 
 from __future__ import annotations
 
-import resource
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
 from agents.baselines.best_static import StaticFit, fit_best_static
-from agents.judge import Judgement, judge
+from agents.judge import judge
+from agents.on_ray import run_on_ray
 from agents.ppo import ActorPolicy, Trained
-from agents.results import PolicyResult
-from agents.study import open_study
-from agents.tracks import RUNNABLE, Contender
-from agents.training import TrainingPlan, train_seeds
-from benchmarks.harness import Benchmark, Cell, Goal, Report, Table, main, say
-from benchmarks.live_budget import LiveResult, by_replay, live
+from agents.results import Evaluation
+from agents.study import Study, open_study
+from agents.tracks import Contender, Depth
+from agents.training import TrainingPlan, train_seed
+from agents.workers import run_here
+from benchmarks.harness import Benchmark, Report, Table, main, say
+from benchmarks.live_budget import LiveResult, by_replay, joined, live
 from benchmarks.offline_search import OfflineResult, search
-from benchmarks.workloads import SEEDS, UNSEEN, WORKERS, WORKLOADS, Workload, config_of, problem_for
-from envs.ghosts import ghost_grid
+from benchmarks.tuner_tables import Outcome, goals_of, judged_table, live_table, offline_table, summary_table
+from benchmarks.workloads import (
+    COMPOSED,
+    DEFAULT_MEMORY_PRICE,
+    SEEDS,
+    UNSEEN,
+    WORKERS,
+    WORKLOADS,
+    Workload,
+    config_of,
+    problem_for,
+)
+from caches.knobs import KnobSettings
+from envs.ghosts import GhostGrid, ghost_grid
 from envs.world import World
 from tuner.problem import split_of
 
-BUDGETS = (300, 3_000)
+Result = TypeVar("Result")
+BUDGETS, QUICK_BUDGETS = (300, 3_000), (60, 120)
 SMALL_BUDGET_STEPS = 40_000
-HEADROOM_WANTED = ("servegen-twitter", "events")
+MEMORY_FACTORS = (0.1, 10.0)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One workload. cpu_seconds: of training one seed. live: by budget. offline: fixed settings, searched as long."""
+class Case:
+    """A workload under the prices that count. memory_factor: of the price of memory."""
 
     workload: Workload
+    quick: bool
+    memory_factor: float = 1.0
+
+    def world(self) -> World:
+        return World(problem_for(self.workload, self.memory_factor, self.quick))
+
+    def study(self, settings: KnobSettings, grid: GhostGrid | None = None) -> Study:
+        config = config_of(self.workload, self.memory_factor, self.quick)
+        return open_study(self.world(), split_of(config), settings, config.ppo.horizon, config.ppo.starts, grid=grid)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    case: Case
     fit: StaticFit
-    judgement: Judgement
-    cpu_seconds: float
-    live: tuple[LiveResult, ...]
-    offline: tuple[OfflineResult, ...]
-
-    @property
-    def ppo(self) -> PolicyResult:
-        """Any of the seeds."""
-        return next(policy for policy in self.judgement.evaluation.policies if policy.role == "learned")
-
-    @property
-    def saving(self) -> tuple[float, float]:
-        """PPO's saving over best static, mean over seeds, and where its 95 % interval begins; percent."""
-        learned = self.judgement.evaluation.learned
-        assert learned is not None
-        assert learned.saving_percent is not None
-        found = learned.saving_percent
-        return found.mean, found.mean if found.low is None else found.low
+    grid: GhostGrid
 
 
-def run(workload: Workload, quick: bool, peers: bool = True) -> Outcome:
-    """Everything on one workload; without `peers` only what a judgement compares."""
-    say(f"{workload.name}: ghosts and best static setting")
-    config = config_of(workload, quick=quick)
-    world = World(problem_for(workload, quick=quick), threads=2)
-    split, seeds = split_of(config), SEEDS[:2] if quick else SEEDS
+def everywhere(function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]]) -> list[Result]:
+    address = os.environ.get("SETPOINT_RUN__RAY")
+    return run_here(function, tasks, WORKERS) if address is None else run_on_ray(address, function, tasks)
+
+
+# Tasks
+
+
+def fit_case(case: Case) -> Fitted:
+    """The best static setting, by training traffic, and the ghosts beside it."""
+    world, split = case.world(), split_of(config_of(case.workload, case.memory_factor, case.quick))
     grid = ghost_grid(world)
     training, _, _ = world.timeline.split(split.train, split.validation)
-    fit = fit_best_static(world, training, grid=grid)
-    say(f"  {fit.settings}; training {len(seeds)} seeds")
-    before = _children_cpu_seconds()
-    plan = TrainingPlan(partial(problem_for, workload, 1.0, quick), split, fit.settings, config.ppo)
-    trained = train_seeds(plan, seeds, WORKERS)
-    cpu_seconds = (_children_cpu_seconds() - before) / len(seeds)
-    study = open_study(world, split, fit.settings, config.ppo.horizon, config.ppo.starts, grid=grid)
-    say("  judging")
-    judgement = judge(study, _contenders(trained, seeds))
-    if not peers:
-        return Outcome(workload, fit, judgement, cpu_seconds, (), ())
-    lived = []
-    for budget in (60, 120) if quick else BUDGETS:
-        say(f"  peers on {budget} live intervals")
-        lived += live(study, budget, seeds)
-    say("  PPO by replay of the smaller budget; fixed settings by search")
-    small = config.ppo.model_copy(update={"total_steps": min(config.ppo.total_steps, SMALL_BUDGET_STEPS)})
-    lived.append(by_replay(study, 60 if quick else BUDGETS[0], seeds, small))
-    offline = search(study, 2.0 if quick else cpu_seconds, seed=0)
-    return Outcome(workload, fit, judgement, cpu_seconds, tuple(lived), tuple(offline))
+    return Fitted(case, fit_best_static(world, training, grid=grid), grid)
 
 
-def _contenders(trained: Sequence[Trained], seeds: Sequence[int]) -> list[Contender]:
-    return [
-        Contender(ActorPolicy(f"PPO seed {seed}", one.actor), seed) for seed, one in zip(seeds, trained, strict=True)
-    ]
+def train_case(case: Case, settings: KnobSettings, seed: int) -> tuple[Trained, float]:
+    """With the CPU seconds that it took."""
+    config = config_of(case.workload, case.memory_factor, case.quick)
+    make = partial(problem_for, case.workload, case.memory_factor, case.quick)
+    began = time.process_time()
+    trained = train_seed(TrainingPlan(make, split_of(config), settings, config.ppo), seed)
+    return trained, time.process_time() - began
 
 
-def _children_cpu_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def judge_case(fitted: Fitted, trained: Sequence[Trained], seeds: Sequence[int], depth: Depth) -> Evaluation:
+    actors = [ActorPolicy(f"PPO seed {seed}", one.actor) for seed, one in zip(seeds, trained, strict=True)]
+    contenders = [Contender(actor, seed) for actor, seed in zip(actors, seeds, strict=True)]
+    study = fitted.case.study(fitted.fit.settings, fitted.grid)
+    return judge(study, contenders, depth=depth).evaluation
 
 
-def policy_row(policy: PolicyResult) -> list[Cell]:
-    saving = None if policy.saving is None or policy.saving.percent is None else policy.saving.percent
-    return [
-        policy.name,
-        f"{policy.usd_per_1000:.5f}",
-        None if saving is None else f"{saving.mean:+.2f} [{saving.low:+.2f}, {saving.high:+.2f}]",
-        None if policy.headroom_captured is None else f"{policy.headroom_captured:.2f}",
-        f"{policy.hit_ratio:.3f}",
-        f"{policy.unsafe_per_1000_intervals:.1f}",
-        None if policy.changes is None else f"{policy.changes.per_day:.0f}",
-        *(f"{usd:.5f}" for usd in policy.usd_by_cause_per_1000.values()),
-    ]
+def live_case(case: Case, settings: KnobSettings, seed: int) -> list[LiveResult]:
+    """Every rival on every budget of live intervals, and PPO by replay of the smaller one."""
+    study, budgets = case.study(settings), QUICK_BUDGETS if case.quick else BUDGETS
+    config = config_of(case.workload, case.memory_factor, case.quick).ppo
+    small = config.model_copy(update={"total_steps": min(config.total_steps, SMALL_BUDGET_STEPS)})
+    found = [one for budget in budgets for one in live(study, budget, [seed])]
+    return [*found, by_replay(study, budgets[0], [seed], small)]
 
 
-def judged_table(outcome: Outcome) -> Table:
-    evaluation = outcome.judgement.evaluation
-    header = (
-        *("policy", "USD per 1,000", "saving % over best static [95 %, time]", "headroom", "hit ratio"),
-        *("unsafe per 1,000", "changes a day", *outcome.ppo.usd_by_cause_per_1000),
+def search_case(case: Case, settings: KnobSettings, cpu_seconds: float) -> list[OfflineResult]:
+    return search(case.study(settings), cpu_seconds, seed=0)
+
+
+# All of them
+
+
+def outcomes_of(cases: Sequence[Case], seeds: Sequence[int], peers: Sequence[str]) -> tuple[list[Outcome], list[Table]]:
+    """peers: names of the workloads on which rival tuners are run as well. The tables show other memory prices."""
+    say("best static settings")
+    fits = everywhere(fit_case, [(case,) for case in cases])
+    say("training")
+    every = [(one.case, one.fit.settings, seed) for one in fits for seed in seeds]
+    trained = everywhere(train_case, every)
+    mine = {one.case.workload.name: trained[i * len(seeds) : (i + 1) * len(seeds)] for i, one in enumerate(fits)}
+    actors = {name: [one for one, _ in each] for name, each in mine.items()}
+    cpu_seconds = {name: float(np.mean([seconds for _, seconds in each])) for name, each in mine.items()}
+    say("judging")
+    judged = everywhere(judge_case, [(one, actors[one.case.workload.name], seeds, Depth.FULL) for one in fits])
+    rivalled = [one for one in fits if one.case.workload.name in peers]
+    say("rival tuners on live intervals")
+    lived = everywhere(live_case, [(one.case, one.fit.settings, seed) for one in rivalled for seed in seeds])
+    say("fixed settings by search")
+    searched = everywhere(
+        search_case, [(one.case, one.fit.settings, _search_seconds(one.case, cpu_seconds)) for one in rivalled]
     )
-    learned = evaluation.learned
-    note = ""
-    if learned is not None and learned.saving_percent is not None:
-        saving, headroom = learned.saving_percent, learned.headroom_captured
-        note = f"PPO over {saving.seeds} seeds: saving {saving.mean:+.2f} % (95 % interval over seeds "
-        note += (
-            f"{saving.low:+.2f} to {saving.high:+.2f}, smallest {saving.smallest:+.2f}, largest {saving.largest:+.2f})"
+    names = [one.case.workload.name for one in rivalled]
+    live_of = {name: joined(lived[i * len(seeds) : (i + 1) * len(seeds)]) for i, name in enumerate(names)}
+    offline_of = dict(zip(names, searched, strict=True))
+    outcomes = [
+        Outcome(
+            one.case.workload,
+            one.fit,
+            evaluation,
+            cpu_seconds[one.case.workload.name],
+            tuple(live_of.get(one.case.workload.name, ())),
+            tuple(offline_of.get(one.case.workload.name, ())),
         )
-        note += "." if headroom is None else f"; headroom captured {headroom.mean:.2f}."
-    settings = outcome.fit.settings
-    note += f" Best static: cache_size {settings.cache_size:,.0f} bytes, ttl_seconds {settings.ttl_seconds:,.0f}, "
-    note += f"warmup_ratio {settings.warmup_ratio:.2f}. {' '.join(evaluation.notes)}"
-    return Table(f"{outcome.workload.name}", header, [policy_row(policy) for policy in evaluation.policies], note)
+        for one, evaluation in zip(fits, judged, strict=True)
+    ]
+    return outcomes, _repriced([one for one in fits if one.case.workload == COMPOSED], actors, seeds)
 
 
-def live_table(outcomes: Sequence[Outcome]) -> Table:
-    header = (
-        *("workload", "tuner", "live intervals", "cost beyond best static while learning, %", "unsafe per 1,000 then"),
-        *("saving on test, % (smallest to largest seed)", "unsafe per 1,000 on test"),
-    )
-    rows: list[list[Cell]] = []
-    for outcome in outcomes:
-        for one in outcome.live:
-            savings = (
-                f"{np.mean(one.saving_percent):+.2f} ({min(one.saving_percent):+.2f} to {max(one.saving_percent):+.2f})"
-            )
-            regret = None if one.regret_percent is None else f"{np.mean(one.regret_percent):+.2f}"
-            unsafe = None if one.learning_unsafe_per_1000 is None else f"{one.learning_unsafe_per_1000:.1f}"
-            rows.append(
-                [outcome.workload.name, one.name, one.budget, regret, unsafe, savings, f"{one.unsafe_per_1000:.1f}"]
-            )
-    note = "PPO by replay learns from the recorded traffic of the same intervals and tries nothing on live traffic."
-    return Table("Equal budget of live intervals", header, rows, note)
+def _search_seconds(case: Case, cpu_seconds: dict[str, float]) -> float:
+    return 2.0 if case.quick else cpu_seconds[case.workload.name]
 
 
-def offline_table(outcomes: Sequence[Outcome]) -> Table:
-    header = ("workload", "search", "CPU seconds", "settings priced", "saving on test, %", "PPO's saving, %")
-    rows: list[list[Cell]] = []
-    for outcome in outcomes:
-        for one in outcome.offline:
-            saved = f"{one.saving_percent:+.2f}"
-            mine = f"{outcome.saving[0]:+.2f}"
-            rows.append([outcome.workload.name, one.name, f"{one.cpu_seconds:.0f}", one.trials, saved, mine])
-    return Table("Equal CPU seconds: one fixed setting found by search", header, rows, "One seed each.")
-
-
-def summary_table(outcomes: Sequence[Outcome]) -> Table:
-    header = (
-        "workload",
-        "PPO's saving, %",
-        "bound's saving, %",
-        "headroom",
-        "cheapest that can be run",
-        "its saving, %",
-    )
-    rows: list[list[Cell]] = []
-    for outcome in outcomes:
-        evaluation = outcome.judgement.evaluation
-        bound, learned = evaluation.one("bound"), evaluation.learned
-        cheapest = min((p for p in evaluation.policies if p.role in RUNNABLE), key=lambda p: p.usd_per_1000)
-        captured = None if learned is None or learned.headroom_captured is None else learned.headroom_captured.mean
-        rows.append(
-            [
-                outcome.workload.name,
-                f"{outcome.saving[0]:+.2f} (from {outcome.saving[1]:+.2f})",
-                _percent(bound),
-                None if captured is None else f"{captured:.2f}",
-                cheapest.name,
-                _percent(cheapest),
-            ]
+def _repriced(fits: Sequence[Fitted], actors: dict[str, list[Trained]], seeds: Sequence[int]) -> list[Table]:
+    """The same policies around the best static setting of other memory prices."""
+    if not fits:
+        return []
+    say("other prices of memory")
+    cases = [replace(one.case, memory_factor=factor) for one in fits for factor in MEMORY_FACTORS]
+    again = everywhere(fit_case, [(case,) for case in cases])
+    judged = everywhere(judge_case, [(one, actors[one.case.workload.name], seeds, Depth.QUICK) for one in again])
+    return [
+        judged_table(
+            f"{one.case.workload.name}, memory at {one.case.memory_factor * DEFAULT_MEMORY_PRICE:g} USD/(GiB h)",
+            one.fit,
+            evaluation,
         )
-    return Table("In short", header, rows)
-
-
-def _percent(policy: PolicyResult | None) -> str | None:
-    if policy is None or policy.saving is None or policy.saving.percent is None:
-        return None
-    return f"{policy.saving.percent.mean:+.2f}"
-
-
-def goals_of(outcomes: Sequence[Outcome]) -> list[Goal]:
-    """Over the workloads that tuners are compared on."""
-    count = len(outcomes)
-    better = [o.workload.name for o in outcomes if o.saving[1] > 0]
-    worst = min(outcomes, key=lambda o: o.saving[0])
-    unsafe = {o.workload.name: _unsafe(o) for o in outcomes}
-    goals = [
-        Goal(
-            f"PPO beats best static (95 % interval over seeds above zero) on at least 4 of {count}",
-            f"on {len(better)}: {', '.join(better) or 'none'}",
-            len(better) >= 4,
-        ),
-        Goal(
-            "PPO never costs more than 1 % over best static",
-            f"{worst.workload.name}: {worst.saving[0]:+.2f} %",
-            worst.saving[0] > -1,
-        ),
-        Goal(
-            "at most 1 unsafe interval in 1,000 after training",
-            ", ".join(f"{name} {mine:.1f} (best static {static:.1f})" for name, (mine, static) in unsafe.items()),
-            all(mine <= 1 for mine, _ in unsafe.values()),
-        ),
+        for one, evaluation in zip(again, judged, strict=True)
     ]
-    for outcome in outcomes:
-        learned = outcome.judgement.evaluation.learned
-        if outcome.workload.name in HEADROOM_WANTED and learned is not None and learned.headroom_captured is not None:
-            mean = learned.headroom_captured.mean
-            goals.append(Goal(f"{outcome.workload.name}: headroom captured at least 0.6", f"{mean:.2f}", mean >= 0.6))
-    for budget in sorted({one.budget for outcome in outcomes for one in outcome.live}):
-        wins = [o.workload.name for o in outcomes if _beats_peers(o, budget)]
-        wanted = f"PPO beats every peer at {budget} live intervals on at least 4 of {count}"
-        goals.append(Goal(wanted, f"on {len(wins)}: {', '.join(wins) or 'none'}", len(wins) >= 4))
-    return goals
-
-
-def _unsafe(outcome: Outcome) -> tuple[float, float]:
-    policies = outcome.judgement.evaluation.policies
-    mine = [policy.unsafe_per_1000_intervals for policy in policies if policy.role == "learned"]
-    static = next(policy for policy in policies if policy.role == "best static")
-    return float(np.mean(mine)), static.unsafe_per_1000_intervals
-
-
-def _beats_peers(outcome: Outcome, budget: int) -> bool:
-    """Mean over seeds. With a budget of all training traffic or more PPO is the one trained on all of it."""
-    peers = [float(np.mean(one.saving_percent)) for one in outcome.live if one.budget == budget and one.regret_percent]
-    mine = [
-        float(np.mean(one.saving_percent)) for one in outcome.live if one.budget == budget and not one.regret_percent
-    ]
-    return max(peers) < (mine[0] if mine else outcome.saving[0])
 
 
 def measure(quick: bool) -> Report:
@@ -252,9 +184,11 @@ def measure(quick: bool) -> Report:
     absent = [f"{w.name}: not run, {', '.join(w.missing)} not beside the repository." for w in WORKLOADS if w.missing]
     if not there:
         return Report(absent, [], [])
-    outcomes = [run(workload, quick) for workload in there]
-    more = [] if quick or UNSEEN.missing else [run(UNSEEN, quick, peers=False)]
-    facts = [fact for workload in (*there, *(one.workload for one in more)) for fact in workload.facts]
+    more = [] if quick or UNSEEN.missing else [UNSEEN]
+    cases = [Case(workload, quick) for workload in (*there, *more)]
+    every, repriced = outcomes_of(cases, SEEDS[:2] if quick else SEEDS, [workload.name for workload in there])
+    outcomes = every[: len(there)]
+    facts = [fact for workload in (*there, *more) for fact in workload.facts]
     facts += [
         *absent,
         "Split by time: 60 % training, 20 % validation (early stopping, choice of rules), 20 % test. Seeds 0 to 4. All "
@@ -264,8 +198,9 @@ def measure(quick: bool) -> Report:
         f"half of trials of 6 intervals; they may ask for any setting. Budgets: the latest {BUDGETS[0]} intervals of "
         f"the training traffic; {BUDGETS[1]:,} intervals, the whole of it as often as needed.",
     ]
-    tables = [summary_table([*outcomes, *more]), *(judged_table(one) for one in (*outcomes, *more))]
-    return Report(facts, [*tables, live_table(outcomes), offline_table(outcomes)], goals_of(outcomes))
+    judged = [judged_table(one.workload.name, one.fit, one.evaluation) for one in every]
+    tables = [summary_table(every), *judged, live_table(outcomes), offline_table(outcomes), *repriced]
+    return Report(facts, tables, goals_of(outcomes))
 
 
 if __name__ == "__main__":

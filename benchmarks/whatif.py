@@ -27,7 +27,7 @@ Array = NDArray[Any]
 GOAL_SECONDS = 20.0
 SAMPLE_REQUESTS = (160_000, 800_000, 1_600_000)  # in all samples together
 QUICK_REQUESTS, ZIPF_REQUESTS = 60_000, 6_000_000
-SETTINGS: dict[str, object] = {  # as benchmarks/tuning.py has them for this trace: answers that change within its span
+SETTINGS: dict[str, object] = {  # as in benchmarks/workloads.py: answers that change within its span
     "trace.interval_seconds": 10.0,
     "knobs.ttl_seconds.high": 3600.0,
     "knobs.ttl_seconds.default": 600.0,

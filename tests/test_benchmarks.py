@@ -39,6 +39,7 @@ QUICK = (
     "tuners",
     "placements",
     "whatif",
+    "streaming",
 )
 REPORT = Report(["Two requests."], [Table("Speed", ("what", "s"), [["ours", 2.0], ["theirs", None]])], [])
 
@@ -115,10 +116,7 @@ def test_events_fall_into_every_part_of_the_trace() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    ["replay", "prefix_cache", "calibration", "environment", "training", "ablation", "tuners", "placements", "whatif"],
-)
+@pytest.mark.parametrize("name", QUICK)
 def test_a_quick_run_prints_its_goals_and_records_nothing(name: str) -> None:
     if name == "replay":
         pytest.importorskip("libcachesim")
@@ -126,7 +124,7 @@ def test_a_quick_run_prints_its_goals_and_records_nothing(name: str) -> None:
         pytest.importorskip("kvcache_sim")
     before = RESULTS.read_bytes() if RESULTS.exists() else None
     done = subprocess.run(
-        [sys.executable, f"benchmarks/{name}.py", "--quick"], cwd=ROOT, capture_output=True, text=True, timeout=240
+        [sys.executable, f"benchmarks/{name}.py", "--quick"], cwd=ROOT, capture_output=True, text=True, timeout=400
     )
     assert done.returncode == 0, done.stderr
     assert "**Goals**" in done.stdout
