@@ -133,6 +133,8 @@ def outcomes_of(cases: Sequence[Case], seeds: Sequence[int], peers: Sequence[str
     cpu_seconds = {name: float(np.mean([seconds for _, seconds in each])) for name, each in mine.items()}
     say("judging")
     judged = everywhere(judge_case, [(one, actors[one.case.workload.name], seeds, Depth.FULL) for one in fits])
+    for one, evaluation in zip(fits, judged, strict=True):
+        say(f"  {one.case.workload.name}: {judged_table('', one.fit, evaluation).note}")
     rivalled = [one for one in fits if one.case.workload.name in peers]
     say("rival tuners on live intervals")
     lived = everywhere(live_case, [(one.case, one.fit.settings, seed) for one in rivalled for seed in seeds])
