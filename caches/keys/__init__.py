@@ -1,0 +1,1 @@
+"""What makes two requests the same, and who may share an answer."""

@@ -1,0 +1,1 @@
+"""The tiers of the live cache, behind one seam: tier.py."""
