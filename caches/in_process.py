@@ -34,11 +34,22 @@ class Entry(Generic[V]):
 
 
 class InProcessCache(Generic[K, V]):
-    """`now_seconds` comes from the caller and never goes back."""
+    """`now_seconds` comes from the caller and never goes back.
 
-    def __init__(self, capacity_bytes: int, ttl_seconds: float, expiry: Expiry = Expiry.SINCE_WRITE) -> None:
+    most_swept: entries that one call removes for their age at most, for a cache that must never keep its callers
+    waiting; what is left is too old to be served and goes with the next calls. None for all at once, as in the shadow.
+    """
+
+    def __init__(
+        self,
+        capacity_bytes: int,
+        ttl_seconds: float,
+        expiry: Expiry = Expiry.SINCE_WRITE,
+        most_swept: int | None = None,
+    ) -> None:
         _check(capacity_bytes, ttl_seconds)
         self.capacity_bytes, self.ttl_seconds, self.expiry = capacity_bytes, ttl_seconds, expiry
+        self._most_swept = most_swept
         self._by_touch: OrderedDict[K, Entry[V]] = OrderedDict()
         self._by_write: OrderedDict[K, Entry[V]] = OrderedDict()
         self._stats = CacheStats()
@@ -51,7 +62,7 @@ class InProcessCache(Generic[K, V]):
         """
         self._sweep(now_seconds)
         entry = self._by_touch.get(key)
-        if entry is not None and self._own_lifetime_over(entry, now_seconds):
+        if entry is not None and now_seconds - self._born(entry) >= self._lifetime(entry):
             self._remove(key, "expirations")
             entry = None
         if entry is None:
@@ -62,15 +73,28 @@ class InProcessCache(Generic[K, V]):
         self._count(hits=1, hit_bytes=entry.size_bytes)
         return entry.value
 
-    def put(self, key: K, value: V, size_bytes: int, now_seconds: float, ttl_seconds: float | None = None) -> bool:
-        """Stores after a miss or over what is there; returns whether it was taken (False: larger than the cache)."""
+    def put(
+        self,
+        key: K,
+        value: V,
+        size_bytes: int,
+        now_seconds: float,
+        ttl_seconds: float | None = None,
+        written_seconds: float | None = None,
+    ) -> bool:
+        """Stores after a miss or over what is there; returns whether it was taken (False: larger than the cache).
+
+        written_seconds: before now where the value was written elsewhere. Such an entry goes when it is looked up too
+        old or when those put before it are.
+        """
         self._sweep(now_seconds)
         if key in self._by_touch:
             self._remove(key, None)
         if size_bytes > self.capacity_bytes:
             self._count(refusals=1)
             return False
-        entry = Entry(value, size_bytes, now_seconds, now_seconds, ttl_seconds)
+        written = now_seconds if written_seconds is None else written_seconds
+        entry = Entry(value, size_bytes, written, now_seconds, ttl_seconds)
         self._by_touch[key] = self._by_write[key] = entry
         self._used_bytes += size_bytes
         self._make_room()
@@ -96,12 +120,19 @@ class InProcessCache(Generic[K, V]):
         entry = self._by_touch.get(key)
         if entry is None:
             return True
-        lifetime = self.ttl_seconds if entry.ttl_seconds is None else min(self.ttl_seconds, entry.ttl_seconds)
-        return until_seconds - self._born(entry) >= lifetime
+        return until_seconds - self._born(entry) >= self._lifetime(entry)
 
-    def warm(self, key: K, value: V, size_bytes: int, now_seconds: float) -> bool:
+    def warm(
+        self,
+        key: K,
+        value: V,
+        size_bytes: int,
+        now_seconds: float,
+        ttl_seconds: float | None = None,
+        written_seconds: float | None = None,
+    ) -> bool:
         """Stores ahead of any request; counted as a warm-up when taken."""
-        taken = self.put(key, value, size_bytes, now_seconds)
+        taken = self.put(key, value, size_bytes, now_seconds, ttl_seconds, written_seconds)
         if taken:
             self._count(warmups=1)
         return taken
@@ -113,8 +144,24 @@ class InProcessCache(Generic[K, V]):
         self._sweep(now_seconds)
         self._make_room()
 
+    def shrink(self, capacity_bytes: int, most: int, now_seconds: float) -> bool:
+        """A step towards a smaller capacity: evicts at most so many entries, and binds at what is left. Returns whether
+        it is reached and nothing too old is left."""
+        _check(capacity_bytes, self.ttl_seconds)
+        if not self._sweep(now_seconds):
+            return False
+        before = len(self._by_touch)
+        while self._used_bytes > capacity_bytes and before - len(self._by_touch) < most:
+            self._remove(next(iter(self._by_touch)), "evictions")
+        self.capacity_bytes = max(capacity_bytes, self._used_bytes)
+        return self._used_bytes <= capacity_bytes
+
     def stats(self) -> CacheStats:
         return replace(self._stats, entries=len(self._by_touch), used_bytes=self._used_bytes)
+
+    def items(self) -> list[tuple[K, V]]:
+        """What is held after the last call, least recently touched first."""
+        return [(key, entry.value) for key, entry in self._by_touch.items()]
 
     def resident(self) -> set[K]:
         """Keys held after the last call; nothing is removed for age here."""
@@ -123,16 +170,21 @@ class InProcessCache(Generic[K, V]):
     def _born(self, entry: Entry[V]) -> float:
         return entry.written_seconds if self.expiry is Expiry.SINCE_WRITE else entry.touched_seconds
 
-    def _own_lifetime_over(self, entry: Entry[V], now_seconds: float) -> bool:
-        return entry.ttl_seconds is not None and now_seconds - self._born(entry) >= entry.ttl_seconds
+    def _lifetime(self, entry: Entry[V]) -> float:
+        return self.ttl_seconds if entry.ttl_seconds is None else min(self.ttl_seconds, entry.ttl_seconds)
 
-    def _sweep(self, now_seconds: float) -> None:
+    def _sweep(self, now_seconds: float) -> bool:
+        """Whether nothing is left that is too old, as far as the order tells."""
         order = self._by_write if self.expiry is Expiry.SINCE_WRITE else self._by_touch
+        before = len(order)
         while order:
             key, entry = next(iter(order.items()))
             if now_seconds - self._born(entry) < self.ttl_seconds:
-                return
+                return True
+            if self._most_swept is not None and before - len(order) >= self._most_swept:
+                return False
             self._remove(key, "expirations")
+        return True
 
     def _make_room(self) -> None:
         while self._used_bytes > self.capacity_bytes:

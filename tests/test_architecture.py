@@ -25,6 +25,7 @@ LONGEST_KERNEL = 130  # one loop in Numba: cut up, it pays for every call (cache
 SEAMS: dict[str, set[str]] = {
     "libcachesim": set(),  # GPL-3.0: in tests and benchmarks only
     "mlflow": {"agents/mlflow_store.py"},
+    "redis": {"caches/tiers/redis_connection.py", "caches/tiers/redis_index.py"},
     "river": {"agents/drift.py"},
     "stable_baselines3": {"agents/ppo.py"},
     "vowpalwabbit": {"agents/baselines/bandit.py"},

@@ -30,6 +30,11 @@ class RequestKey:
     model: str = ""
     tags: frozenset[str] = field(default_factory=frozenset)
 
+    @property
+    def id(self) -> bytes:
+        """The name to store under, of any length: partition and fingerprint."""
+        return b"%b\0%b\0%b" % (self.partition.tenant.encode(), self.partition.namespace.encode(), self.fingerprint)
+
     def __post_init__(self) -> None:
         for name in ("fingerprint", "context"):
             if len(getattr(self, name)) != FINGERPRINT_BYTES:

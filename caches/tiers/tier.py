@@ -75,8 +75,8 @@ class Tier(Protocol):
         """As so many lookups, in order."""
 
     async def store(self, key: RequestKey, answer: Answer, now_seconds: float) -> bool:
-        """Keeps an answer, over the one that is there. False, and nothing is kept, where it is larger than the whole
-        capacity or too old already."""
+        """Keeps an answer, over the one that is there. False where it is larger than the whole capacity (then nothing
+        is kept for this request) or too old already (then nothing changes)."""
 
     async def warm(self, key: RequestKey, answer: Answer, now_seconds: float) -> bool:
         """As `store`, ahead of any request; counted as a warm-up when taken."""

@@ -1,0 +1,14 @@
+"""The operator's floors and ceilings of a tier's settings, which nobody can cross."""
+
+from __future__ import annotations
+
+from caches.knobs import KnobSettings, KnobSpace
+
+
+def within(settings: KnobSettings, space: KnobSpace) -> KnobSettings:
+    """The nearest settings inside the ranges; the capacity in whole bytes."""
+    size, ttl, warmup = (
+        min(max(value, knob.low), knob.high)
+        for value, knob in zip(settings.as_array().tolist(), space.knobs, strict=True)
+    )
+    return KnobSettings(float(int(size)), ttl, warmup)

@@ -1,0 +1,78 @@
+"""Redis by URL: one server, Sentinel or Cluster; Valkey speaks the same.
+
+    redis://host:6379/0, rediss://…, unix:///path                       one server
+    redis+sentinel://host:26379,host:26379/master_name/0                the master that the sentinels name
+    redis+cluster://host:6379,host:6379                                 a cluster
+
+User and password stand where URLs have them; for Sentinel they are those of the data servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from redis.asyncio import Redis, RedisCluster
+from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.sentinel import Sentinel
+from redis.exceptions import RedisError
+
+from caches.errors import InputError
+from caches.tiers.tier import TierError
+
+PLAIN = ("redis", "rediss", "unix")
+Connection = Redis | RedisCluster
+
+
+def connect(url: str, timeout_seconds: float = 0.5) -> Connection:
+    """A client; nothing is sent yet. timeout_seconds: for connecting, and for each answer.
+
+    Raises InputError for a URL of another form.
+    """
+    parts = urlsplit(url)
+    options: dict[str, Any] = {"socket_timeout": timeout_seconds, "socket_connect_timeout": timeout_seconds}
+    if parts.scheme in PLAIN:
+        return Redis.from_url(url, **options)
+    options |= {name: unquote(value) for name in ("username", "password") if (value := getattr(parts, name))}
+    if parts.scheme == "redis+cluster":
+        return RedisCluster(startup_nodes=[ClusterNode(*pair) for pair in _hosts(parts)], **options)
+    if parts.scheme == "redis+sentinel":
+        names = [part for part in parts.path.split("/") if part]
+        if not names:
+            raise InputError(
+                f"redis: got {_hidden(parts)!r}, expected the master's name as in redis+sentinel://h:26379/mymaster"
+            )
+        sentinel = cast(Any, Sentinel)(_hosts(parts), socket_timeout=timeout_seconds)
+        database = int(names[1]) if len(names) > 1 else 0
+        return cast("Redis", sentinel.master_for(names[0], db=database, **options))
+    raise InputError(
+        f"redis: got {_hidden(parts)!r}, expected redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://"
+    )
+
+
+@asynccontextmanager
+async def reached(name: str) -> AsyncIterator[None]:
+    """What goes wrong between us and a server becomes a TierError that names the tier."""
+    try:
+        yield
+    except (RedisError, OSError, TimeoutError) as error:
+        raise TierError(f"tier {name}: {type(error).__name__}: {error}") from error
+
+
+def _hosts(parts: SplitResult) -> list[tuple[str, int]]:
+    """Of the part between the credentials and the path."""
+    pairs = []
+    for place in parts.netloc.rpartition("@")[2].split(","):
+        host, colon, port = place.rpartition(":")
+        if not (host and colon and port.isdigit()):
+            raise InputError(f"redis: got {place!r} in {_hidden(parts)!r}, expected host:port")
+        pairs.append((host, int(port)))
+    return pairs
+
+
+def _hidden(parts: SplitResult) -> str:
+    """The URL without its password."""
+    place = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=place).geturl()

@@ -1,0 +1,114 @@
+"""The tier in Redis with an index of its own, by the contract of all tiers, on a real server."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from caches.errors import InputError
+from caches.keys.request_key import RequestKey
+from caches.knobs import KnobSettings, KnobSpace
+from caches.tiers.redis_connection import connect
+from caches.tiers.redis_index import RedisIndexOptions, RedisIndexTier
+from caches.tiers.tier import Answer, Tier, TierError
+from tests.contracts.tier_contract import SPACE, START, Subject, TierContract, answer_of, key_of
+
+OVERHEAD = 100
+
+
+def entry_bytes(key: RequestKey, answer: Answer) -> int:
+    return len(answer.body) + OVERHEAD
+
+
+def options(shards: int = 1) -> RedisIndexOptions:
+    return RedisIndexOptions(f"test-{uuid.uuid4().hex}", shards, OVERHEAD, most_removed=3)
+
+
+class TestRedisIndexTier(TierContract):
+    @pytest.fixture(autouse=True)
+    def _on_a_server(self, redis_server: str) -> None:
+        @asynccontextmanager
+        async def empty(space: KnobSpace) -> AsyncIterator[Tier]:
+            connection = connect(redis_server)
+            tier = RedisIndexTier(connection, space, options=options())
+            yield tier
+            await connection.flushdb()
+            await tier.close()
+
+        type(self).subject = Subject(empty, entry_bytes, most_removed=3)
+
+
+async def test_two_processes_share_entries_and_settings(redis_server: str) -> None:
+    same = options()
+    one, other = (RedisIndexTier(connect(redis_server), SPACE, options=same) for _ in range(2))
+    await one.store(key_of(1), answer_of(1, 10, START), START)
+    assert await other.lookup(key_of(1), START) is not None
+    await other.apply(KnobSettings(5_000.0, 30.0, 0.25), START)
+    assert await one.settings() == KnobSettings(5_000.0, 30.0, 0.25)
+    assert await one.lookup(key_of(1), START + 30) is None
+    late = RedisIndexTier(connect(redis_server), SPACE, options=same)  # does not set its defaults over theirs
+    assert await late.settings() == KnobSettings(5_000.0, 30.0, 0.25)
+    for tier in (one, other, late):
+        await tier.close()
+
+
+async def test_shards_share_the_capacity_out(redis_server: str) -> None:
+    tier = RedisIndexTier(connect(redis_server), SPACE, options=options(shards=4))
+    taken = await tier.apply(KnobSettings(8_203.0, 1_000.0, 0.0), START)
+    assert taken.cache_size == 8_200.0
+    for number in range(200):
+        await tier.store(key_of(number), answer_of(number, 94, START), START)  # 200 bytes each
+    found = await tier.stats()
+    assert found.entries == 40
+    assert found.used_bytes == 8_000
+    assert found.evictions == 160
+    hits = await tier.batch_lookup([key_of(number) for number in range(200)], START)
+    assert sum(one is not None for one in hits) == 40
+    await tier.close()
+
+
+async def test_a_server_that_forgets_scripts_or_everything_is_gone_on_with(redis_server: str) -> None:
+    connection = connect(redis_server)
+    tier = RedisIndexTier(connection, SPACE, options=options())
+    await tier.store(key_of(1), answer_of(1, 10, START), START)
+    await connection.script_flush()
+    assert await tier.lookup(key_of(1), START) is not None
+    await tier.apply(KnobSettings(5_000.0, 30.0, 0.25), START)
+    await connection.flushdb()
+    assert await tier.lookup(key_of(1), START) is None
+    assert await tier.settings() == KnobSettings(5_000.0, 30.0, 0.25)
+    await tier.close()
+
+
+async def test_a_server_that_is_not_there_is_a_tier_error() -> None:
+    tier = RedisIndexTier(connect("redis://127.0.0.1:1/0"), SPACE)
+    with pytest.raises(TierError, match="tier redis: ConnectionError"):
+        await tier.lookup(key_of(1), START)
+    await tier.close()
+
+
+async def test_what_others_wrote_under_our_names_is_a_tier_error(redis_server: str) -> None:
+    connection, mine = connect(redis_server), options()
+    tier = RedisIndexTier(connection, SPACE, options=mine)
+    await tier.store(key_of(1), answer_of(1, 10, START), START)
+    await connection.hset(f"{mine.prefix}:{{{mine.prefix}:0}}:body", key_of(1).id, b"nonsense")
+    with pytest.raises(TierError, match="got an entry that begins with b'nonsense'"):
+        await tier.lookup(key_of(1), START)
+    await tier.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://localhost", "got 'http://localhost', expected redis://"),
+        ("redis+cluster://:secret@somewhere", r"got 'somewhere' in 'redis\+cluster://somewhere', expected host:port"),
+        ("redis+sentinel://h:26379", "expected the master's name"),
+    ],
+)
+def test_a_url_of_another_form_is_refused_without_its_password(url: str, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        connect(url)
+    assert "secret" not in str(caught.value)
