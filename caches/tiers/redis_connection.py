@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from redis.asyncio import Redis, RedisCluster
+from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.sentinel import Sentinel
 from redis.exceptions import RedisError
@@ -22,6 +22,7 @@ from redis.exceptions import RedisError
 from caches.errors import InputError
 from caches.tiers.tier import TierError
 
+CONNECTIONS = 64  # at once to one server; more calls wait for one of them
 PLAIN = ("redis", "rediss", "unix")
 Connection = Redis | RedisCluster
 
@@ -34,7 +35,8 @@ def connect(url: str, timeout_seconds: float = 0.5) -> Connection:
     parts = urlsplit(url)
     options: dict[str, Any] = {"socket_timeout": timeout_seconds, "socket_connect_timeout": timeout_seconds}
     if parts.scheme in PLAIN:
-        return Redis.from_url(url, **options)
+        pool = BlockingConnectionPool.from_url(url, max_connections=CONNECTIONS, timeout=timeout_seconds, **options)
+        return Redis.from_pool(pool)
     options |= {name: unquote(value) for name in ("username", "password") if (value := getattr(parts, name))}
     if parts.scheme == "redis+cluster":
         return RedisCluster(startup_nodes=[ClusterNode(*pair) for pair in _hosts(parts)], **options)

@@ -1,0 +1,92 @@
+"""One backend call for requests that are equal and there at the same time: who comes first leads, the others follow.
+
+An asyncio event loop's; nothing here waits for a lock. A leader publishes pieces as they come, so that followers can
+pass them on before the answer is complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Generic, TypeVar
+
+from caches.errors import SetpointError
+
+Result = TypeVar("Result")
+
+
+class LeaderGone(SetpointError):
+    """Who led left without an answer and without an error of the backend. Whoever follows should try anew."""
+
+
+class Flight(Generic[Result]):
+    """One call on its way. `leads` is for the one that has to make it; exactly one of `finish`, `fail` and `leave`
+    ends it."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._news = asyncio.Event()
+        self._ended: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self.followers = 0
+
+    def publish(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._wake()
+
+    def finish(self, result: Result) -> None:
+        if not self._ended.done():
+            self._ended.set_result(result)
+        self._wake()
+
+    def fail(self, error: BaseException) -> None:
+        if not self._ended.done():
+            self._ended.set_exception(error)
+            self._ended.exception()  # it counts as seen though nobody may follow
+        self._wake()
+
+    def leave(self) -> None:
+        """The leader's client is gone: the followers try anew."""
+        self.fail(LeaderGone("the request that was waited for was given up"))
+
+    async def result(self) -> Result:
+        """Raises what the leader failed with. A follower that is cancelled leaves the flight as it is."""
+        return await asyncio.shield(self._ended)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """All that was published, from the beginning, until the end. Raises what the leader failed with."""
+        seen = 0
+        while True:
+            while seen < len(self._pieces):
+                yield self._pieces[seen]
+                seen += 1
+            if self._ended.done():
+                self._ended.result()
+                return
+            await self._news.wait()
+
+    def _wake(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+
+class Flights(Generic[Result]):
+    """All calls on their way, by name."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[bytes, Flight[Result]] = {}
+
+    def join(self, name: bytes) -> tuple[Flight[Result], bool]:
+        """(the flight of that name, whether the caller leads it). A leader calls `land` when it has ended it."""
+        flight = self._by_name.get(name)
+        if flight is not None:
+            flight.followers += 1
+            return flight, False
+        flight = self._by_name[name] = Flight()
+        return flight, True
+
+    def land(self, name: bytes) -> None:
+        """The next of that name leads a new one."""
+        self._by_name.pop(name, None)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
