@@ -1,0 +1,101 @@
+"""`setpoint emulate`: a backend in which no model runs, for demonstrations, tests and load."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from api.cli.output import result_console
+from caches.errors import InputError
+from envs.serving import load_profile
+
+try:
+    import uvicorn
+
+    from api.emulator.app import create_emulator
+    from api.emulator.settings import EmulatorSettings
+except ModuleNotFoundError as error:
+    if error.name not in {"fastapi", "prometheus_client", "starlette", "uvicorn"}:
+        raise
+    raise InputError(f"setpoint emulate needs {error.name}: install it with pip install 'setpoint[live]'") from error
+
+# A stream may have minutes to go; who stops an emulator does not wait for it.
+SHUTDOWN_SECONDS = 2
+
+
+def emulate(
+    profile: Annotated[
+        str, typer.Option(help="Serving profile: name of a built-in one, or path of a TOML file.")
+    ] = "qwen2.5-7b-a100",
+    replicas: Annotated[int, typer.Option(min=1, max=1024, help="GPUs that serve the model.")] = 1,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")] = 8100,
+    speed: Annotated[
+        float, typer.Option(min=0.001, max=1e6, help="Seconds of the profile that pass in one second.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Of all answers.")] = 0,
+    fail_ratio: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Share of requests, always the same ones, that get a 429 or a 500.")
+    ] = 0.0,
+) -> None:
+    """Answer OpenAI's API with the latency and queueing of a serving profile. An emulator: no model runs.
+
+    Answers follow from a hash of the request. Serves chat completions, completions, embeddings and models below /v1,
+    and /healthz and /metrics. Stops at SIGINT and SIGTERM.
+    """
+    settings = EmulatorSettings(
+        profile=load_profile(profile), replicas=replicas, speed=speed, seed=seed, fail_ratio=fail_ratio
+    )
+    listener = listen(host, port)
+    config = uvicorn.Config(
+        create_emulator(settings),
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )
+    server = uvicorn.Server(config)
+    # uvicorn stops at these signals and then raises them anew, for whoever was there before: a stop that was asked for
+    # is not an error.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stopped)
+    _announce(settings, listener)
+    with listener:
+        server.run(sockets=[listener])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections already; they wait until it is served. Raises InputError.
+
+    It says that it is of TCP: only then does asyncio switch Nagle's delay off, which costs 40 ms a request.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise InputError(f"--host, --port: got {host}, {port}, expected a free address: {error.strerror}") from error
+    return listener
+
+
+def _announce(settings: EmulatorSettings, listener: socket.socket) -> None:
+    host, port = listener.getsockname()[:2]
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    console = result_console()
+    console.print(f"Emulator, no model runs: http://{place}/v1", markup=False)
+    console.print(
+        f"Profile {settings.profile.name}, {settings.backend.slots:,} sequences at once, "
+        f"{settings.speed:g} times real time, seed {settings.seed}.",
+        markup=False,
+    )
+
+
+def _stopped(number: int, frame: FrameType | None) -> None:
+    """A handler that does nothing."""
