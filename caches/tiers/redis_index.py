@@ -38,7 +38,7 @@ class RedisIndexOptions:
 
     prefix: str = "setpoint"
     shards: int = 1
-    entry_overhead_bytes: int = 600
+    entry_overhead_bytes: int = 640
     most_removed: int = 1_000
 
 
