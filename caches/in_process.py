@@ -12,9 +12,9 @@ The rules, which the shadow cache keeps to the letter (tests/contracts holds bot
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from caches.errors import InputError
@@ -52,7 +52,7 @@ class InProcessCache(Generic[K, V]):
         self._most_swept = most_swept
         self._by_touch: OrderedDict[K, Entry[V]] = OrderedDict()
         self._by_write: OrderedDict[K, Entry[V]] = OrderedDict()
-        self._stats = CacheStats()
+        self._counts: Counter[str] = Counter()
         self._used_bytes = 0
 
     def get(self, key: K, now_seconds: float, size_bytes: int | None = None) -> V | None:
@@ -66,11 +66,13 @@ class InProcessCache(Generic[K, V]):
             self._remove(key, "expirations")
             entry = None
         if entry is None:
-            self._count(misses=1, miss_bytes=size_bytes or 0)
+            self._counts["misses"] += 1
+            self._counts["miss_bytes"] += size_bytes or 0
             return None
         entry.touched_seconds = now_seconds
         self._by_touch.move_to_end(key)
-        self._count(hits=1, hit_bytes=entry.size_bytes)
+        self._counts["hits"] += 1
+        self._counts["hit_bytes"] += entry.size_bytes
         return entry.value
 
     def put(
@@ -91,7 +93,7 @@ class InProcessCache(Generic[K, V]):
         if key in self._by_touch:
             self._remove(key, None)
         if size_bytes > self.capacity_bytes:
-            self._count(refusals=1)
+            self._counts["refusals"] += 1
             return False
         written = now_seconds if written_seconds is None else written_seconds
         entry = Entry(value, size_bytes, written, now_seconds, ttl_seconds)
@@ -102,13 +104,13 @@ class InProcessCache(Generic[K, V]):
 
     def write(self, key: K, value: V, size_bytes: int, now_seconds: float, ttl_seconds: float | None = None) -> bool:
         """`put` on the client's own behalf rather than after a miss; counted as a write."""
-        self._count(writes=1)
+        self._counts["writes"] += 1
         return self.put(key, value, size_bytes, now_seconds, ttl_seconds)
 
     def delete(self, key: K, now_seconds: float) -> bool:
         """Removes an entry; returns whether there was one."""
         self._sweep(now_seconds)
-        self._count(deletes=1)
+        self._counts["deletes"] += 1
         if key not in self._by_touch:
             return False
         self._remove(key, None)
@@ -134,7 +136,7 @@ class InProcessCache(Generic[K, V]):
         """Stores ahead of any request; counted as a warm-up when taken."""
         taken = self.put(key, value, size_bytes, now_seconds, ttl_seconds, written_seconds)
         if taken:
-            self._count(warmups=1)
+            self._counts["warmups"] += 1
         return taken
 
     def apply(self, capacity_bytes: int, ttl_seconds: float, now_seconds: float) -> None:
@@ -157,7 +159,7 @@ class InProcessCache(Generic[K, V]):
         return self._used_bytes <= capacity_bytes
 
     def stats(self) -> CacheStats:
-        return replace(self._stats, entries=len(self._by_touch), used_bytes=self._used_bytes)
+        return CacheStats(**self._counts, entries=len(self._by_touch), used_bytes=self._used_bytes)
 
     def items(self) -> list[tuple[K, V]]:
         """What is held after the last call, least recently touched first."""
@@ -195,11 +197,7 @@ class InProcessCache(Generic[K, V]):
         del self._by_write[key]
         self._used_bytes -= entry.size_bytes
         if counted_as is not None:
-            self._count(**{counted_as: 1})
-
-    def _count(self, **increments: int) -> None:
-        changed = {name: getattr(self._stats, name) + by for name, by in increments.items()}
-        self._stats = replace(self._stats, **changed)
+            self._counts[counted_as] += 1
 
 
 def _check(capacity_bytes: int, ttl_seconds: float) -> None:

@@ -80,8 +80,11 @@ class Place:
             self.stats.skipped += 1
             return None
         try:
-            async with asyncio.timeout(self._slow_seconds):
+            if self.at_once:
                 result = await method(*arguments)
+            else:
+                async with asyncio.timeout(self._slow_seconds):
+                    result = await method(*arguments)
         except (TierError, TimeoutError):
             self.stats.failed += 1
             self.breaker.failed(self._ticks())
