@@ -23,11 +23,15 @@ LONGEST_KERNEL = 130  # one loop in Numba: cut up, it pays for every call (cache
 
 # Third-party libraries that only some files may import; an empty set means none of ours.
 SEAMS: dict[str, set[str]] = {
+    "faiss": {"caches/semantic/cells.py"},
+    "httpx": {"caches/semantic/endpoint_embedder.py"},
     "libcachesim": set(),  # GPL-3.0: in tests and benchmarks only
     "mlflow": {"agents/mlflow_store.py"},
-    "redis": {"caches/tiers/redis_connection.py", "caches/tiers/redis_index.py"},
+    "redis": {f"caches/tiers/redis_{part}.py" for part in ("connection", "index", "memory", "server")},
     "river": {"agents/drift.py"},
+    "sentence_transformers": {"caches/semantic/sentence_embedder.py"},
     "stable_baselines3": {"agents/ppo.py"},
+    "tokenizers": {"caches/semantic/wordllama_embedder.py"},
     "vowpalwabbit": {"agents/baselines/bandit.py"},
     "torch": {"agents/ppo.py", "agents/ppo_checkpoint.py", "agents/imitation.py"},
 }

@@ -1,0 +1,1 @@
+"""The tier that also answers a question which only means the same as one answered before."""

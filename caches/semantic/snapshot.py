@@ -1,0 +1,106 @@
+"""A semantic tier on disk: entries as JSON lines, and their vectors, so that a restart needs no embedder for them.
+
+The two files may be of different saves: an entry without its vector gets a new one, a vector without its entry is left.
+Both can be read by their owner only, since they hold questions and answers.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+
+from caches.errors import BadRecord, Mismatch
+from caches.files import written_whole
+from caches.keys.request_key import Partition, RequestKey
+from caches.semantic.index import VectorIndex
+from caches.semantic.index_file import load_index, save_index
+from caches.semantic.tier import SemanticTier
+from caches.tiers.tier import Answer
+
+ENTRIES, VECTORS = "entries.jsonl", "vectors"
+OWNER_ONLY = 0o600
+
+
+def save_tier(tier: SemanticTier, folder: Path) -> int:
+    """Returns how many entries. Each file whole or not at all; raises SetpointError where one cannot be written."""
+    entries = tier.entries()
+    with written_whole(folder / ENTRIES) as partial, partial.open("wb") as file:
+        partial.chmod(OWNER_ONLY)
+        file.writelines(_line(key, answer) for key, answer in entries)
+    save_index(tier.vectors, tier.embedder_name, folder / VECTORS)
+    return len(entries)
+
+
+async def load_tier(tier: SemanticTier, folder: Path, now_seconds: float) -> int:
+    """Stores what was saved and still fits, in the same order of touch; returns how many: none where nothing was saved.
+
+    Vectors of another embedder are not used. Raises InputError where a file is not what `save_tier` writes.
+    """
+    if not (folder / ENTRIES).exists():
+        return 0
+    vectors = _vectors(tier, folder / VECTORS)
+    taken = 0
+    for key, answer in _entries(folder / ENTRIES):
+        taken += await tier.restore(key, answer, vectors, now_seconds)
+    return taken
+
+
+def _vectors(tier: SemanticTier, path: Path) -> VectorIndex | None:
+    if not path.exists():
+        return None
+    try:
+        return load_index(path, tier.embedder_name, tier.vectors.dimensions)
+    except Mismatch:
+        return None
+
+
+def _line(key: RequestKey, answer: Answer) -> bytes:
+    fields = {
+        "tenant": key.partition.tenant,
+        "namespace": key.partition.namespace,
+        "fingerprint": key.fingerprint.hex(),
+        "context": key.context.hex(),
+        "question": key.question,
+        "model": key.model,
+        "tags": sorted(key.tags),
+        "body": base64.b64encode(answer.body).decode(),
+        "written_seconds": answer.written_seconds,
+        "ttl_seconds": answer.ttl_seconds,
+        "prompt_tokens": answer.prompt_tokens,
+        "output_tokens": answer.output_tokens,
+        "compute_seconds": answer.compute_seconds,
+    }
+    return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _entries(path: Path) -> Iterator[tuple[RequestKey, Answer]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                yield _entry(orjson.loads(line))
+            except (KeyError, TypeError, ValueError) as error:
+                raise BadRecord(path, number, None, line, "an entry of a semantic tier") from error
+
+
+def _entry(fields: dict[str, str]) -> tuple[RequestKey, Answer]:
+    own = fields["ttl_seconds"]
+    key = RequestKey(
+        Partition(fields["tenant"], fields["namespace"]),
+        bytes.fromhex(fields["fingerprint"]),
+        bytes.fromhex(fields["context"]),
+        fields["question"],
+        fields["model"],
+        frozenset(fields["tags"]),
+    )
+    answer = Answer(
+        base64.b64decode(fields["body"]),
+        float(fields["written_seconds"]),
+        None if own is None else float(own),
+        int(fields["prompt_tokens"]),
+        int(fields["output_tokens"]),
+        float(fields["compute_seconds"]),
+    )
+    return key, answer
