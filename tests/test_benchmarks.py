@@ -40,6 +40,7 @@ QUICK = (
     "placements",
     "whatif",
     "streaming",
+    "semantic",
 )
 REPORT = Report(["Two requests."], [Table("Speed", ("what", "s"), [["ours", 2.0], ["theirs", None]])], [])
 
