@@ -1,0 +1,66 @@
+"""Ranking of candidates for a warm-up, by hand and beside counts over all requests."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from caches.hot_keys import HotKeys, HotRule
+from caches.tiers.tier import Answer
+from tests.contracts.tier_contract import key_of
+
+
+def answer(written: float = 0.0, compute: float = 1.0) -> Answer:
+    return Answer(b"", written, compute_seconds=compute)
+
+
+def test_popularity_halves_and_misses_that_take_long_count_more() -> None:
+    hot = HotKeys(HotRule(half_life_seconds=10.0))
+    for _ in range(4):
+        hot.seen(key_of(1), answer(), 0.0)
+    hot.seen(key_of(2), answer(compute=3.0), 20.0)
+    ranked = hot.ranked(20.0, ttl_seconds=1e9)
+    assert [(one.key, one.over) for one in ranked] == [(key_of(2), False), (key_of(1), False)]
+    assert [one.worth for one in ranked] == pytest.approx([3.0, 1.0])  # four, halved twice
+
+
+def test_what_is_left_of_a_lifetime_counts_and_what_is_over_is_whole() -> None:
+    hot = HotKeys()
+    for number, written in ((1, 0.0), (2, 75.0), (3, 100.0)):
+        hot.seen(key_of(number), answer(written), 100.0)
+    found = {one.key: (round(one.worth, 9), one.over) for one in hot.ranked(100.0, ttl_seconds=100.0)}
+    assert found == {key_of(1): (1.0, True), key_of(2): (0.75, False), key_of(3): (1.0, False)}
+
+
+def test_a_share_of_the_best_is_given() -> None:
+    hot = HotKeys()
+    for number in range(10):
+        for _ in range(number + 1):
+            hot.seen(key_of(number), answer(), 0.0)
+    assert [one.key for one in hot.ranked(0.0, 1e9, share=0.25)] == [key_of(9), key_of(8)]
+    assert hot.ranked(0.0, 1e9, share=0.0) == []
+    assert HotKeys().ranked(0.0, 1e9) == []
+
+
+def test_the_less_popular_half_is_forgotten() -> None:
+    hot = HotKeys(HotRule(most=4))
+    for number, times in ((0, 5), (1, 1), (2, 4), (3, 1)):
+        for _ in range(times):
+            hot.seen(key_of(number), answer(), 0.0)
+    hot.seen(key_of(9), answer(), 0.0)
+    assert len(hot) == 3
+    assert {one.key for one in hot.ranked(0.0, 1e9)} == {key_of(0), key_of(2), key_of(9)}
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.floats(0.0, 5.0)), min_size=1, max_size=60))
+def test_popularity_is_the_sum_over_all_requests(requests: list[tuple[int, float]]) -> None:
+    hot, now, at = HotKeys(HotRule(half_life_seconds=7.0)), 0.0, list[tuple[int, float]]()
+    for number, wait in requests:
+        now += wait
+        at.append((number, now))
+        hot.seen(key_of(number), answer(now), now)
+    now += 3.0
+    for one in hot.ranked(now, ttl_seconds=1e12):
+        expected = sum(0.5 ** ((now - time) / 7.0) for number, time in at if key_of(number) == one.key)
+        assert one.worth == pytest.approx(expected, rel=1e-9)
