@@ -9,6 +9,7 @@ User and password stand where URLs have them; for Sentinel they are those of the
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -16,8 +17,10 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
-from redis.exceptions import RedisError
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisClusterException, RedisError
 
 from caches.errors import InputError
 from caches.tiers.tier import TierError
@@ -39,19 +42,51 @@ def connect(url: str, timeout_seconds: float = 0.5) -> Connection:
         return Redis.from_pool(pool)
     options |= {name: unquote(value) for name in ("username", "password") if (value := getattr(parts, name))}
     if parts.scheme == "redis+cluster":
-        return RedisCluster(startup_nodes=[ClusterNode(*pair) for pair in _hosts(parts)], **options)
+        # once more after a redirection or a lost node: by then the client has asked who serves what now
+        nodes, again = [ClusterNode(*pair) for pair in _hosts(parts)], Retry(NoBackoff(), 1)
+        return _WaitingCluster(startup_nodes=nodes, retry=again, max_connections=CONNECTIONS, **options)
     if parts.scheme == "redis+sentinel":
-        names = [part for part in parts.path.split("/") if part]
-        if not names:
-            raise InputError(
-                f"redis: got {_hidden(parts)!r}, expected the master's name as in redis+sentinel://h:26379/mymaster"
-            )
-        sentinel = cast(Any, Sentinel)(_hosts(parts), socket_timeout=timeout_seconds)
-        database = int(names[1]) if len(names) > 1 else 0
-        return cast("Redis", sentinel.master_for(names[0], db=database, **options))
+        return _by_sentinel(parts, options)
     raise InputError(
         f"redis: got {_hidden(parts)!r}, expected redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://"
     )
+
+
+def _by_sentinel(parts: SplitResult, options: dict[str, Any]) -> Connection:
+    names = [part for part in parts.path.split("/") if part]
+    if not names or not all(database.isdigit() for database in names[1:]):
+        raise InputError(
+            f"redis: got {_hidden(parts)!r}, expected the master's name as in redis+sentinel://h:26379/mymaster/0"
+        )
+    asked = {name: value for name, value in options.items() if name.startswith("socket_")}
+    sentinel = cast(Any, Sentinel)(_hosts(parts), sentinel_kwargs=asked | {"retry": Retry(NoBackoff(), 0)})
+    database = int(names[1]) if len(names) > 1 else 0
+    found = sentinel.master_for(names[0], redis_class=_WaitingRedis, db=database, **options)
+    return cast("Redis", found)
+
+
+class _Waiting:
+    """Calls beyond CONNECTIONS wait for one that ends, as in the pool of a single server, where they would fail."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._places = asyncio.Semaphore(CONNECTIONS)
+
+    async def execute_command(self, *arguments: Any, **options: Any) -> Any:
+        async with self._places:
+            return await super().execute_command(*arguments, **options)  # type: ignore[misc]
+
+
+class _WaitingCluster(_Waiting, RedisCluster):  # type: ignore[misc]  # two of its own bases disagree
+    """Of all nodes together."""
+
+
+class _WaitingRedis(_Waiting, Redis):  # type: ignore[misc]
+    """Its pool knows the sentinels, whose connections end with it."""
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        await super().aclose(close_connection_pool)
+        await cast(Any, self.connection_pool).sentinel_manager.aclose()
 
 
 @asynccontextmanager
@@ -59,7 +94,7 @@ async def reached(name: str) -> AsyncIterator[None]:
     """What goes wrong between us and a server becomes a TierError that names the tier."""
     try:
         yield
-    except (RedisError, OSError, TimeoutError) as error:
+    except (RedisError, RedisClusterException, OSError, TimeoutError) as error:
         raise TierError(f"tier {name}: {type(error).__name__}: {error}") from error
 
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
 from redis.exceptions import NoScriptError, ResponseError
 
 from caches.keys.request_key import Partition, RequestKey
@@ -18,7 +17,8 @@ from caches.stats import CacheStats
 from caches.tiers import redis_scripts
 from caches.tiers.limits import within
 from caches.tiers.redis_connection import Connection, reached
-from caches.tiers.tier import Answer, Found, TierError
+from caches.tiers.redis_entry import packed, partition_prefix, unpacked
+from caches.tiers.tier import Answer, Found
 
 KEPT_SECONDS = 30 * 86_400  # a shard that nothing was stored in for so long goes as a whole
 KEYS = ("settings", "body", "size", "own", "written", "touch", "meta")
@@ -62,7 +62,7 @@ class RedisIndexTier:
         self._count(expirations=expired, hits=int(hit), misses=int(not hit))
         if not hit:
             return None
-        answer = _unpacked(entry)
+        answer = unpacked(entry)
         self._count(hit_bytes=answer.size_bytes)
         return Found(answer)
 
@@ -77,7 +77,7 @@ class RedisIndexTier:
         size = answer.size_bytes + self._options.entry_overhead_bytes
         taken, evicted = await self._run(
             *(redis_scripts.STORE, self._shard(key), key.id, now_seconds, answer.written_seconds),
-            *(own, size, _packed(answer), KEPT_SECONDS),
+            *(own, size, packed(answer), KEPT_SECONDS),
         )
         self._count(evictions=evicted, refusals=int(taken == 0))
         return bool(taken == 1)
@@ -175,29 +175,3 @@ class RedisIndexTier:
         if any(increments.values()):
             changed = {name: getattr(self._stats, name) + by for name, by in increments.items()}
             self._stats = replace(self._stats, **changed)
-
-
-def partition_prefix(partition: Partition) -> bytes:
-    """How the ids of its entries begin; no other partition's do."""
-    return b"%b\0%b\0" % (partition.tenant.encode(), partition.namespace.encode())
-
-
-def _packed(answer: Answer) -> bytes:
-    """A line of JSON, then the body."""
-    about = [
-        answer.written_seconds,
-        answer.ttl_seconds,
-        answer.prompt_tokens,
-        answer.output_tokens,
-        answer.compute_seconds,
-    ]
-    return orjson.dumps(about) + b"\n" + answer.body
-
-
-def _unpacked(entry: bytes) -> Answer:
-    head, _, body = entry.partition(b"\n")
-    try:
-        written, ttl, prompt, output, compute = orjson.loads(head)
-    except ValueError as error:
-        raise TierError(f"redis: got an entry that begins with {head[:80]!r}, expected one of ours") from error
-    return Answer(body, written, ttl, prompt, output, compute)

@@ -106,6 +106,7 @@ async def test_what_others_wrote_under_our_names_is_a_tier_error(redis_server: s
         ("http://localhost", "got 'http://localhost', expected redis://"),
         ("redis+cluster://:secret@somewhere", r"got 'somewhere' in 'redis\+cluster://somewhere', expected host:port"),
         ("redis+sentinel://h:26379", "expected the master's name"),
+        ("redis+sentinel://:secret@h:26379/mymaster/first", "got 'redis.sentinel://h:26379/mymaster/first', expected"),
     ],
 )
 def test_a_url_of_another_form_is_refused_without_its_password(url: str, words: str) -> None:
