@@ -109,6 +109,9 @@ class SemanticTier:
         vectors = await self._questions.of([key.question or "" for key in keys if self._needs_vector(key, now)])
         return [self._look_up(key, vectors.get(key.question or ""), now) for key in keys]
 
+    async def holds(self, key: RequestKey, now_seconds: float) -> bool:
+        return self._shelf.fresh(key.id, self._clock(now_seconds)) is not None
+
     async def store(self, key: RequestKey, answer: Answer, now_seconds: float) -> bool:
         return await self._keep(key, answer, now_seconds, warming=False)
 

@@ -37,6 +37,10 @@ class MemoryTier:
     async def batch_lookup(self, keys: Sequence[RequestKey], now_seconds: float) -> list[Found | None]:
         return [await self.lookup(key, now_seconds) for key in keys]
 
+    async def holds(self, key: RequestKey, now_seconds: float) -> bool:
+        now = self._clock(now_seconds)
+        return not self._cache.could_miss(key.id, now, now)
+
     async def store(self, key: RequestKey, answer: Answer, now_seconds: float) -> bool:
         return self._keep(self._cache.put, key, answer, now_seconds)
 

@@ -72,6 +72,9 @@ class RedisIndexTier:
             found += await asyncio.gather(*(self.lookup(key, now_seconds) for key in keys[first : first + AT_ONCE]))
         return found
 
+    async def holds(self, key: RequestKey, now_seconds: float) -> bool:
+        return bool(await self._run(redis_scripts.HOLDS, self._shard(key), key.id, now_seconds))
+
     async def store(self, key: RequestKey, answer: Answer, now_seconds: float) -> bool:
         own = "" if answer.ttl_seconds is None else answer.ttl_seconds
         size = answer.size_bytes + self._options.entry_overhead_bytes

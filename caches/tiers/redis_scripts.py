@@ -57,6 +57,19 @@ return {redis.call('HGET', body, ARGV[1]), 0}
 """
 )
 
+# ARGV: id, now. Returns whether a lookup would find it.
+HOLDS = (
+    _BEGUN
+    + """
+local born = redis.call('ZSCORE', written, ARGV[1])
+if not born then return 0 end
+local ttl, mine = setting('ttl'), tonumber(redis.call('HGET', own, ARGV[1]))
+if mine and mine < ttl then ttl = mine end
+if ARGV[2] - born >= ttl then return 0 end
+return 1
+"""
+)
+
 # ARGV: id, now, written, own lifetime or '', bytes, entry, seconds to keep the shard. Returns taken (1), larger than
 # the capacity (0) or too old (-1), and how many were evicted.
 STORE = (

@@ -92,6 +92,13 @@ class RedisServerTier:
     async def lookup(self, key: RequestKey, now_seconds: float) -> Found | None:
         return (await self.batch_lookup([key], now_seconds))[0]
 
+    async def holds(self, key: RequestKey, now_seconds: float) -> bool:
+        """Whether it is there: also where it is too old under a lifetime that was shortened, since to read when it was
+        written is to touch it."""
+        await self.begin()
+        async with reached(self.name):
+            return bool(await self._redis.exists(self._key(key.id)))
+
     async def batch_lookup(self, keys: Sequence[RequestKey], now_seconds: float) -> list[Found | None]:
         await self.begin()
         found: list[Found | None] = []

@@ -74,6 +74,9 @@ class Tier(Protocol):
     async def batch_lookup(self, keys: Sequence[RequestKey], now_seconds: float) -> list[Found | None]:
         """As so many lookups, in order."""
 
+    async def holds(self, key: RequestKey, now_seconds: float) -> bool:
+        """Whether an equal request would hit now. Touches and counts nothing."""
+
     async def store(self, key: RequestKey, answer: Answer, now_seconds: float) -> bool:
         """Keeps an answer, over the one that is there. False where it is larger than the whole capacity (then nothing
         is kept for this request) or too old already (then nothing changes)."""

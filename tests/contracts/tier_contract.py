@@ -222,6 +222,23 @@ class TierContract:
 
         with_tier(self.subject, scenario)
 
+    def test_what_is_held_can_be_asked_without_touching_or_counting(self) -> None:
+        async def scenario(tier: Tier) -> None:
+            each = self.subject.entry_bytes(key_of(1), answer_of(1, 100, START))
+            await tier.apply(KnobSettings(2.0 * each, 50.0, 0.0), START)
+            for number in (1, 2):
+                await tier.store(key_of(number), answer_of(number, 100, START, 20.0), START)
+            before = await tier.stats()
+            assert [await tier.holds(key_of(number), START + 1) for number in (1, 2, 3)] == [True, True, False]
+            assert not await tier.holds(key_of(1, 1), START + 1)
+            assert await tier.stats() == before
+            await tier.store(key_of(3), answer_of(3, 100, START + 2), START + 2)
+            held = [await tier.holds(key_of(number), START + 2) for number in (1, 2, 3)]
+            assert held == [False, True, True]  # asking did not make the first one the latest
+            assert not await tier.holds(key_of(2), START + 20)
+
+        with_tier(self.subject, scenario)
+
     def test_size_binds_though_every_entry_has_a_lifetime(self) -> None:
         async def scenario(tier: Tier) -> None:
             each = self.subject.entry_bytes(key_of(1), answer_of(1, 100, START))

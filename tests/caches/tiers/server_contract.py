@@ -1,7 +1,7 @@
 """The contract of all tiers as far as it can hold where a server's own memory limit is the capacity.
 
-Lifetimes, partitions, limits, shared settings and counters hold as everywhere. Six tests are looser here, and the one of
-exact order is left out. The server knows the order of touches to the second and samples entries, so what was touched
+Lifetimes, partitions, limits, shared settings and counters hold as everywhere. Seven tests are looser here, and the one
+of exact order is left out. The server knows the order of touches to the second and samples entries, so what was touched
 lately stays, but not exactly in order. Its sizes are memory with everything beside the bodies, so limits are checked
 against its own figure. And it removes what is too old under a shortened lifetime when it is asked for, not in
 housekeeping.
@@ -91,6 +91,17 @@ class ServerContract(TierContract):
             stayed = [one is not None for one in held]
             assert sum(stayed[number] for number in asked) >= 0.9 * len(asked)
             assert sum(stayed) - sum(stayed[number] for number in asked) <= 0.5 * 300
+
+        with_tier(self.subject, scenario)
+
+    def test_what_is_held_can_be_asked_without_touching_or_counting(self) -> None:
+        async def scenario(tier: Tier) -> None:
+            await tier.store(key_of(1), answer_of(1, 100, START), START)
+            before = await tier.stats()
+            assert [await tier.holds(key_of(number), START + 1) for number in (1, 2)] == [True, False]
+            assert not await tier.holds(key_of(1, 1), START + 1)
+            after = await tier.stats()
+            assert (after.hits, after.misses) == (before.hits, before.misses) == (0, 0)
 
         with_tier(self.subject, scenario)
 
