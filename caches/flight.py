@@ -7,7 +7,7 @@ pass them on before the answer is complete.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Callable
 from typing import Generic, TypeVar
 
 from caches.errors import SetpointError
@@ -28,6 +28,20 @@ class Flight(Generic[Result]):
         self._news = asyncio.Event()
         self._ended: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self.followers = 0
+        self._give_up: Callable[[], object] | None = None
+
+    def leave_to_followers(self, give_up: Callable[[], object]) -> None:
+        """Who led goes. The work goes on for those who follow; `give_up` ends it, now or when the last of them goes."""
+        if self.followers == 0:
+            give_up()
+        else:
+            self._give_up = give_up
+
+    def unfollow(self) -> None:
+        """For who followed, however that ended."""
+        self.followers -= 1
+        if self.followers == 0 and self._give_up is not None:
+            self._give_up()
 
     def publish(self, piece: bytes) -> None:
         self._pieces.append(piece)
@@ -52,7 +66,7 @@ class Flight(Generic[Result]):
         """Raises what the leader failed with. A follower that is cancelled leaves the flight as it is."""
         return await asyncio.shield(self._ended)
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
         """All that was published, from the beginning, until the end. Raises what the leader failed with."""
         seen = 0
         while True:

@@ -46,6 +46,7 @@ class Served:
 
 
 Call = Callable[[Flight[Served]], Awaitable[Answer]]
+Watch = Callable[[Flight[Served]], None]
 
 
 class Stack:
@@ -93,17 +94,22 @@ class Stack:
         now = self._clock()
         await asyncio.gather(*(place.store(key, answer, now) for place in self.places))
 
-    async def fetch(self, key: RequestKey, call: Call, max_age_seconds: float | None = None) -> Served:
+    async def fetch(
+        self, key: RequestKey, call: Call, max_age_seconds: float | None = None, watch: Watch | None = None
+    ) -> Served:
         """The answer of a tier, or of one backend call for all that ask for it now; that is stored.
 
-        Tiers that take time are asked once for all as well. call: may publish pieces to its flight as they come. Raises
-        what the call raises, for all that wait for it; an error is not stored.
+        Tiers that take time are asked once for all as well. call: may publish pieces to its flight as they come. watch:
+        is told of each flight that this request leads or follows, so that it can pass pieces on. max_age_seconds: of an
+        answer when it is asked for. Raises what the call raises, for all that wait for it; an error is not stored.
         """
         while True:
             served = await self._lookup(key, max_age_seconds, range(self._quick))
             if served is not None:
                 return served
             flight, leads = self._flights.join(key.id)
+            if watch is not None:
+                watch(flight)
             if leads:
                 return await self._lead(self._seek(key, flight, call, max_age_seconds), flight)
             try:
@@ -111,8 +117,9 @@ class Stack:
             except LeaderGone:
                 continue
             finally:
-                flight.followers -= 1
-            if max_age_seconds is None or served.age_seconds <= max_age_seconds:
+                flight.unfollow()
+            # what the backend answered while this request waited is as young as an answer can be
+            if served.tier is None or max_age_seconds is None or served.age_seconds <= max_age_seconds:
                 return served
 
     async def renew(self, key: RequestKey, call: Call) -> None:
@@ -121,7 +128,7 @@ class Stack:
         if leads:
             await self._lead(self._ended(key, flight, self._called(key, flight, call)), flight)
         else:
-            flight.followers -= 1
+            flight.unfollow()
 
     async def delete(self, key: RequestKey) -> bool:
         """From every tier; whether any had it. A tier that cannot be reached keeps it until it can."""
@@ -142,8 +149,10 @@ class Stack:
         return any(more)
 
     async def close(self) -> None:
-        for work in self._work:
-            work.cancel()
+        work = list(self._work)
+        for one in work:
+            one.cancel()
+        await asyncio.gather(*work, return_exceptions=True)  # a lease is given back before its connection goes
         for place in self.places:
             await place.tier.close()
 
@@ -155,8 +164,7 @@ class Stack:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if flight.followers == 0:
-                task.cancel()
+            flight.leave_to_followers(task.cancel)
             raise
 
     def _seek(
@@ -168,7 +176,8 @@ class Stack:
                 return served
             if self._lease is None:
                 return await self._called(key, flight, call)
-            return await self._called_by_one(self._lease, key, flight, call)
+            theirs = await self._waited(self._lease, key, max_age_seconds)
+            return theirs or await self._called_by_one(self._lease, key, flight, call)
 
         return self._ended(key, flight, sought())
 
@@ -193,10 +202,7 @@ class Stack:
         return self._fresh(answer)
 
     async def _called_by_one(self, lease: Lease, key: RequestKey, flight: Flight[Served], call: Call) -> Served:
-        """Of all processes."""
-        theirs = await self._waited(lease, key)
-        if theirs is not None:
-            return theirs
+        """Of all processes; the lease is ours, or cannot be had."""
         keeping, done = asyncio.ensure_future(_keep(lease, key.id)), False
         try:
             served = await self._called(key, flight, call)
@@ -207,7 +213,7 @@ class Stack:
             with suppress(TierError):
                 await lease.give(key.id, done)
 
-    async def _waited(self, lease: Lease, key: RequestKey) -> Served | None:
+    async def _waited(self, lease: Lease, key: RequestKey, max_age_seconds: float | None) -> Served | None:
         """The answer that another process made while this one asked or waited. None where the call is for us to make:
         the lease is ours, or nobody can say whose it is."""
         with suppress(TierError):
@@ -215,7 +221,7 @@ class Stack:
                 await asyncio.sleep(POLL_SECONDS)
             if claim is Claim.MINE:
                 return None
-            found = await self.lookup(key)
+            found = await self.lookup(key, max_age_seconds)
             if found is not None:
                 return found
             while await lease.take(key.id, again=True) is Claim.HELD:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import socket
-from types import FrameType
 from typing import Annotated
 
 import typer
 
 from api.cli.output import result_console
+from api.http.listening import listen, place_of, take_stops_as_asked_for
 from caches.errors import InputError
 from envs.serving import load_profile
 
@@ -59,43 +58,17 @@ def emulate(
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     server = uvicorn.Server(config)
-    # uvicorn stops at these signals and then raises them anew, for whoever was there before: a stop that was asked for
-    # is not an error.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stopped)
+    take_stops_as_asked_for()
     _announce(settings, listener)
     with listener:
         server.run(sockets=[listener])
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections already; they wait until it is served. Raises InputError.
-
-    It says that it is of TCP: only then does asyncio switch Nagle's delay off, which costs 40 ms a request.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(2048)
-    except OSError as error:
-        listener.close()
-        raise InputError(f"--host, --port: got {host}, {port}, expected a free address: {error.strerror}") from error
-    return listener
-
-
 def _announce(settings: EmulatorSettings, listener: socket.socket) -> None:
-    host, port = listener.getsockname()[:2]
-    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     console = result_console()
-    console.print(f"Emulator, no model runs: http://{place}/v1", markup=False)
+    console.print(f"Emulator, no model runs: http://{place_of(listener)}/v1", markup=False)
     console.print(
         f"Profile {settings.profile.name}, {settings.backend.slots:,} sequences at once, "
         f"{settings.speed:g} times real time, seed {settings.seed}.",
         markup=False,
     )
-
-
-def _stopped(number: int, frame: FrameType | None) -> None:
-    """A handler that does nothing."""

@@ -50,6 +50,7 @@ COMMANDS: dict[str, Entry | Group] = {
     "evaluate": Entry("api.cli.evaluate", "evaluate", "Judge a policy on traffic that it never saw."),
     "promote": Entry("api.cli.promote", "promote", "Make a policy the champion if it wins, or say why not."),
     "policies": Entry("api.cli.policies", "policies", "List the registered policies and their aliases."),
+    "serve": Entry("api.cli.serve", "serve", "The live cache, as a gateway in front of a backend."),
     "emulate": Entry("api.cli.emulate", "emulate", "An OpenAI-compatible backend in which no model runs."),
 }
 

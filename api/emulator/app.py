@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -13,15 +12,24 @@ from starlette.exceptions import HTTPException
 
 from api.emulator.answers import Answer, chat_answer, completion_answer
 from api.emulator.bodies import ChatBody, CompletionBody, EmbeddingBody, checked, parse_json
-from api.emulator.delivery import CLIENT_GONE, EmulatorHeader, EventStream, json_response, unless_gone
+from api.emulator.delivery import EmulatorHeader
 from api.emulator.digests import Digest, draw, request_digest
 from api.emulator.embeddings import embedding_answer, embedding_tokens
-from api.emulator.errors import ApiError, Failed, Missing, RateLimited
+from api.emulator.errors import Failed, RateLimited
 from api.emulator.metrics import CONTENT_TYPE, metrics_page
 from api.emulator.queueing import Clock, Queue, Sleep
 from api.emulator.settings import EmulatorSettings
 from api.emulator.streams import events
 from api.emulator.wire import CREATED, ChatForm, CompletionForm, Form
+from api.http.delivery import (
+    EventStream,
+    gone_response,
+    handled_error,
+    handled_refusal,
+    json_response,
+    unless_gone,
+)
+from api.http.errors import ApiError, Missing
 
 OWNER = "setpoint-emulator"
 RETRY_AFTER_SECONDS = 1
@@ -32,8 +40,8 @@ def create_emulator(settings: EmulatorSettings, clock: Clock = time.monotonic, s
     emulator = _Emulator(settings, Queue(settings.backend, settings.speed, clock, sleep))
     app = FastAPI(title="Setpoint emulator", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(EmulatorHeader, value=f"no model ran; profile {settings.profile.name}")
-    app.add_exception_handler(ApiError, _error_response)
-    app.add_exception_handler(HTTPException, _http_error_response)
+    app.add_exception_handler(ApiError, handled_error)
+    app.add_exception_handler(HTTPException, handled_refusal)
     app.add_api_route("/v1/chat/completions", emulator.chat, methods=["POST"])
     app.add_api_route("/v1/completions", emulator.completions, methods=["POST"])
     app.add_api_route("/v1/embeddings", emulator.embeddings, methods=["POST"])
@@ -70,7 +78,7 @@ class _Emulator:
         body = checked(EmbeddingBody, raw)
         self._fail_perhaps(digest)
         served = await unless_gone(request, self.queue.serve(embedding_tokens(body), 0))
-        return _gone() if served is None else json_response(embedding_answer(body, self.settings.seed))
+        return gone_response() if served is None else json_response(embedding_answer(body, self.settings.seed))
 
     async def models(self) -> Response:
         return json_response({"object": "list", "data": [self._model()]})
@@ -96,7 +104,7 @@ class _Emulator:
         if body.stream:
             return EventStream(events(answer, form, self.queue, fingerprint, with_usage=body.usage_in_stream))
         served = await unless_gone(request, self._serve_all(answer))
-        return _gone() if served is None else json_response(form.whole(answer, fingerprint))
+        return gone_response() if served is None else json_response(form.whole(answer, fingerprint))
 
     async def _serve_all(self, answer: Answer) -> bool:
         """Every choice is a sequence of its own. They end together, also when one is cancelled."""
@@ -117,20 +125,3 @@ class _Emulator:
     def _model(self) -> dict[str, Any]:
         name = self.settings.profile.name
         return {"id": name, "object": "model", "created": CREATED, "owned_by": OWNER}
-
-
-def _gone() -> Response:
-    return Response(status_code=CLIENT_GONE)
-
-
-async def _error_response(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, ApiError)  # it is registered for these
-    return json_response(error.as_json(), error.status, error.headers)
-
-
-async def _http_error_response(request: Request, error: Exception) -> Response:
-    """What the framework refuses: a path that is not there, a method that it does not have."""
-    assert isinstance(error, HTTPException)
-    headers: Mapping[str, str] = error.headers or {}
-    told = Missing(f"{request.method} {request.url.path}: {error.detail}").as_json()
-    return json_response(told, error.status_code, headers)

@@ -259,3 +259,53 @@ async def test_hot_entries_are_renewed_early_and_once() -> None:
     found = await stack.lookup(key_of(1))
     assert found is not None
     assert found.answer.body != b"old"
+
+
+async def test_a_call_that_nobody_waits_for_any_more_ends() -> None:
+    clock = Clock()
+    stack, _ = stack_of(clock, [MemoryTier(SPACE)])
+    backend = Backend(clock)
+    requests = []
+    for _ in range(3):
+        requests.append(asyncio.ensure_future(stack.fetch(key_of(1), backend)))
+        await asyncio.sleep(0.01)
+    for request in requests:  # the leader first
+        request.cancel()
+        await asyncio.sleep(0.01)
+    backend.gate.set()
+    await asyncio.sleep(0.01)
+    assert backend.calls == 1
+    assert await stack.lookup(key_of(1)) is None
+
+
+async def test_requests_for_something_new_share_the_call_that_is_on_its_way() -> None:
+    clock = Clock()
+    stack, _ = stack_of(clock, [MemoryTier(SPACE)])
+    await stack.store(key_of(1), answer_of(9, 10, START - 1.0))
+    backend = Backend(clock)
+    waiting = [asyncio.ensure_future(stack.fetch(key_of(1), backend, max_age_seconds=0.0)) for _ in range(5)]
+    await asyncio.sleep(0.01)
+    clock.now += 2.0  # by the time it is there it is two seconds old for who has waited
+    backend.gate.set()
+    assert {(await one).answer.body[:6] for one in waiting} == {b"000001"}
+    assert backend.calls == 1
+
+
+async def test_closing_waits_for_the_work_that_it_ends() -> None:
+    clock, ended = Clock(), []
+    stack, _ = stack_of(clock, [MemoryTier(SPACE)])
+
+    async def call(flight: Flight[Served]) -> Answer:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.01)
+            ended.append(True)
+        raise AssertionError
+
+    request = asyncio.ensure_future(stack.fetch(key_of(1), call))
+    await asyncio.sleep(0.01)
+    await stack.close()
+    assert ended == [True]
+    with pytest.raises(asyncio.CancelledError):
+        await request

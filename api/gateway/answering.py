@@ -1,0 +1,137 @@
+"""The endpoints whose answers are cached: from a request to a response."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from fastapi import Request
+from fastapi.responses import Response
+
+from api.gateway.access import partition_of_request
+from api.gateway.asked import Asked, asked_of, read_body, wishes_of
+from api.gateway.call import BackendCall
+from api.gateway.errors import Headers, NotStored, Reply, TooLate
+from api.gateway.events import DONE
+from api.gateway.feed import Feed, Pieces, failed_event
+from api.gateway.passing import PassThrough
+from api.gateway.service import GatewayService
+from api.gateway.upkeep import Upkeep
+from api.gateway.upstream import Upstream
+from api.http.delivery import EventStream, gone_response, unless_gone
+from api.http.errors import ApiError
+from caches.keys.fields import Endpoint
+from caches.stack import Served
+
+CACHE_HEADER = "x-setpoint-cache"
+SIMILARITY_HEADER = "x-setpoint-similarity"
+MISS, BYPASS = "miss", "bypass"
+# Of the backend's response, in bytes as they came; ours says these itself.
+SAID_BY_US = frozenset({b"content-type", b"cache-control", b"age", CACHE_HEADER.encode(), SIMILARITY_HEADER.encode()})
+T = TypeVar("T")
+
+
+class Answering:
+    """Raises ApiError for what the gateway answers by itself."""
+
+    def __init__(self, service: GatewayService, upstream: Upstream, passing: PassThrough, upkeep: Upkeep) -> None:
+        self._settings, self._stack, self._clock = service.settings, service.stack, service.clock
+        self._upstream, self._passing, self._upkeep = upstream, passing, upkeep
+
+    async def answer(self, endpoint: Endpoint, request: Request) -> Response:
+        partition, wishes = partition_of_request(request, self._settings), wishes_of(request)
+        raw = await read_body(request, self._settings.largest_body_bytes)
+        asked = asked_of(endpoint, raw, partition, self._settings.rules, wishes)
+        if asked is None:
+            with telling(BYPASS):
+                response = await self._passing.whole(request, raw)
+            response.headers[CACHE_HEADER] = BYPASS
+            return response
+        headers = self._upstream.request_headers(request.headers.raw)
+        call = BackendCall(self._upstream, asked, headers, self._clock)
+        with telling(MISS):
+            return await (self._streamed if asked.streamed else self._whole)(request, asked, call)
+
+    async def _whole(self, request: Request, asked: Asked, call: BackendCall) -> Response:
+        fetching = self._stack.fetch(asked.key, call, asked.wishes.max_age_seconds)
+        try:
+            served = await unless_gone(request, self._in_time(fetching))
+        except NotStored as error:
+            return _passed_on(error.reply)
+        if served is None:
+            return gone_response()
+        self._renew_early(asked, served, call)
+        return _with(Response(served.answer.body, 200, said_of(served), "application/json"), call.returned)
+
+    async def _streamed(self, request: Request, asked: Asked, call: BackendCall) -> Response:
+        feed = Feed(asked, lambda watch: self._stack.fetch(asked.key, call, asked.wishes.max_age_seconds, watch))
+        opened = False
+        try:
+            opened = await unless_gone(request, self._in_time(_opened(feed))) is not None
+        except NotStored as error:
+            return EventStream(_failed(error), {CACHE_HEADER: MISS}) if error.in_stream else _passed_on(error.reply)
+        finally:
+            if not opened:
+                await feed.close()
+        if not opened:
+            return gone_response()
+        served = feed.served
+        if served is not None:
+            self._renew_early(asked, served, call)
+        said = {CACHE_HEADER: MISS} if served is None else said_of(served)
+        return _with(EventStream(feed.events(), said, feed.close), call.returned)
+
+    async def _in_time(self, work: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(self._settings.deadline_seconds):
+                return await work
+        except TimeoutError:
+            raise TooLate(f"No answer after {self._settings.deadline_seconds:g} seconds.") from None
+
+    def _renew_early(self, asked: Asked, served: Served, call: BackendCall) -> None:
+        if served.refresh_due:
+            self._upkeep.renew(asked.key, call)
+
+
+def said_of(served: Served) -> dict[str, str]:
+    """The headers that say where an answer comes from."""
+    if served.tier is None:
+        return {CACHE_HEADER: MISS}
+    said = {CACHE_HEADER: f"hit-{served.tier}", "age": str(int(served.age_seconds))}
+    if served.similarity < 1.0:
+        said[SIMILARITY_HEADER] = f"{served.similarity:.4f}"
+    return said
+
+
+@contextmanager
+def telling(outcome: str) -> Iterator[None]:
+    """An error on the way says how far the request came."""
+    try:
+        yield
+    except ApiError as error:
+        error.headers.setdefault(CACHE_HEADER, outcome)
+        raise
+
+
+async def _opened(feed: Feed) -> bool:
+    await feed.open()
+    return True
+
+
+async def _failed(error: NotStored) -> Pieces:
+    yield failed_event(error)
+    yield DONE
+
+
+def _passed_on(reply: Reply) -> Response:
+    response = Response(reply.body, reply.status, {CACHE_HEADER: MISS})
+    response.raw_headers += [one for one in reply.headers if one[0] != CACHE_HEADER.encode()]
+    return response
+
+
+def _with(response: Response, more: Headers) -> Response:
+    """With the backend's headers, beside our own."""
+    response.raw_headers += [one for one in more if one[0] not in SAID_BY_US]
+    return response

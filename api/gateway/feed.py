@@ -1,0 +1,101 @@
+"""A stream to one client: pieces of a backend call while it runs, whoever made it, or a stored answer replayed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any
+
+import orjson
+
+from api.gateway.asked import Asked
+from api.gateway.errors import NotStored, Unreachable
+from api.gateway.events import DONE, event, json_event, without_usage
+from api.gateway.replay import replayed
+from api.http.errors import ApiError
+from caches.flight import Flight, LeaderGone
+from caches.stack import Served, Watch
+
+Fetch = Callable[[Watch], Coroutine[Any, Any, Served]]
+Pieces = AsyncGenerator[bytes, None]
+
+
+class Feed:
+    """`open` it, then take its `events` once; `close` it in any case, which gives up the fetch where it still runs."""
+
+    def __init__(self, asked: Asked, fetch: Fetch) -> None:
+        self._asked = asked
+        self._flight: asyncio.Future[Flight[Served]] = asyncio.get_running_loop().create_future()
+        self._fetching = asyncio.create_task(fetch(self._watch))
+        self._pieces: Pieces | None = None
+        self._first = b""
+        self.served: Served | None = None  # what is replayed; None where pieces are passed on
+
+    async def open(self) -> None:
+        """Returns when there is something to send. Raises what the fetch raises before."""
+        await asyncio.wait((self._fetching, self._flight), return_when=asyncio.FIRST_COMPLETED)
+        if not self._fetching.done() and self._flight.done() and await self._begun(self._flight.result()):
+            return
+        self.served = await self._fetching
+
+    async def events(self) -> Pieces:
+        try:
+            if self.served is not None:
+                answer = orjson.loads(self.served.answer.body)
+                # at once: nobody gains from waiting between the events of an answer that is there
+                yield b"".join(replayed(self._asked.endpoint, answer, with_usage=self._asked.with_usage))
+            else:
+                async with aclosing(self._passed_on()) as pieces:
+                    async for piece in pieces:
+                        yield piece
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        self._fetching.cancel()
+        await asyncio.gather(self._fetching, return_exceptions=True)
+        if self._pieces is not None:
+            await self._pieces.aclose()
+
+    def _watch(self, flight: Flight[Served]) -> None:
+        if not self._flight.done():
+            self._flight.set_result(flight)
+
+    async def _begun(self, flight: Flight[Served]) -> bool:
+        """Whether this flight brings pieces; else the fetch knows how it ended, or goes on with another one."""
+        pieces = flight.pieces()
+        try:
+            self._first = await anext(pieces)
+        except (StopAsyncIteration, LeaderGone, NotStored, ApiError):
+            return False
+        self._pieces = pieces
+        return True
+
+    async def _passed_on(self) -> Pieces:
+        """The status has been sent already: an error can only come as one more event, as it does from OpenAI."""
+        try:
+            async with aclosing(self._all_pieces()) as pieces:
+                async for piece in pieces:
+                    told = piece if self._asked.with_usage else without_usage(piece)
+                    if told is not None:
+                        yield told
+            await self._fetching  # stored: whoever hangs up at the end does not undo that
+        except (NotStored, ApiError, LeaderGone) as error:
+            if not isinstance(error, NotStored) or error.in_stream:
+                yield failed_event(error)
+                return
+        yield DONE
+
+    async def _all_pieces(self) -> Pieces:
+        assert self._pieces is not None  # of an open feed without an answer
+        yield self._first
+        async for piece in self._pieces:
+            yield piece
+
+
+def failed_event(error: Exception) -> bytes:
+    if isinstance(error, NotStored):
+        return event(error.reply.body)
+    told = error if isinstance(error, ApiError) else Unreachable("The request that was waited for was given up.")
+    return json_event(told.as_json())

@@ -1,0 +1,114 @@
+"""Looking after the cache: who may, what it holds, emptying a part of it, its settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from api.gateway.settings import key_hash
+from tests.api.gateway.conftest import Backend, ask, chat, gateway, outcome, send, until
+
+HALF = {"cache_size": 2e4, "ttl_seconds": 60.0, "warmup_ratio": 0.5}
+
+
+def test_stats(front: str) -> None:
+    for _ in range(2):
+        ask(front)
+    (tier,) = send("GET", f"{front}/v1/cache/stats").json()["tiers"].items()
+    name, told = tier
+    assert name == "memory"
+    assert (told["hits"], told["misses"], told["entries"], told["reached"]) == (1, 1, 1, True)
+    assert told["hit_ratio"] == 0.5
+    assert told["used_bytes"] > 0
+    assert (told["failed"], told["skipped"], told["passed_by"]) == (0, 0, 0)
+
+
+def test_invalidate_clears_one_namespace(front: str) -> None:
+    for name in "ab":
+        ask(front, x_setpoint_namespace=name)
+    url = f"{front}/v1/cache/invalidate"
+    dry = send("POST", url, json={"namespace": "a", "dry_run": True}).json()
+    assert dry == {"tenant": "default", "namespace": "a", "dry_run": True, "removed": None}
+    assert outcome(ask(front, x_setpoint_namespace="a")) == "hit-memory"
+    assert send("POST", url, json={"namespace": "a"}).json()["removed"] == 1
+    assert send("POST", url, json={"namespace": "a", "tenant": "other"}).json()["removed"] == 0
+    assert [outcome(ask(front, x_setpoint_namespace=name)) for name in "ab"] == ["miss", "hit-memory"]
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"namespace": "a/b"}, {"namespace": 1}, {"namespace": "a", "dry_run": 1}, {"model": "m"}, []]
+)
+def test_bad_invalidations_are_refused(front: str, body: Any) -> None:
+    assert send("POST", f"{front}/v1/cache/invalidate", json=body).status_code == 400
+
+
+def test_settings_are_applied_and_read_back(front: str) -> None:
+    url = f"{front}/v1/cache/settings"
+    assert send("GET", url).json() == {
+        "tiers": {"memory": {"cache_size": 1e7, "ttl_seconds": 3600.0, "warmup_ratio": 0.0}}
+    }
+    assert send("PUT", url, json={"memory": HALF}).json() == {"tiers": {"memory": HALF}}
+    assert send("GET", url).json() == {"tiers": {"memory": HALF}}
+    for i in range(30):
+        ask(front, chat(f"{i}"))
+    assert send("GET", f"{front}/v1/cache/stats").json()["tiers"]["memory"]["used_bytes"] <= 2e4
+    beyond = {"cache_size": 1e12, "ttl_seconds": 1e9, "warmup_ratio": 7}
+    taken = {"cache_size": 1e8, "ttl_seconds": 86_400.0, "warmup_ratio": 1.0}
+    assert send("PUT", url, json={"memory": beyond}).json() == {"tiers": {"memory": taken}}
+
+
+def test_a_smaller_capacity_is_reached_by_housekeeping(front: str) -> None:
+    """30 answers of more than 1 kB each do not fit into 20 kB."""
+    for i in range(30):
+        ask(front, chat(f"{i}", min_tokens=250))
+    assert _used_bytes(front) > 30_000
+    send("PUT", f"{front}/v1/cache/settings", json={"memory": HALF})
+    until(lambda: _used_bytes(front) <= HALF["cache_size"])
+
+
+def _used_bytes(front: str) -> float:
+    return float(send("GET", f"{front}/v1/cache/stats").json()["tiers"]["memory"]["used_bytes"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"redis": HALF},
+        {"memory": {"ttl_seconds": 1}},
+        {"memory": HALF | {"more": 1}},
+        {"memory": HALF | {"ttl_seconds": "1"}},
+        {"memory": HALF | {"ttl_seconds": True}},
+        {"memory": 1},
+    ],
+)
+def test_bad_settings_are_refused(front: str, body: Any) -> None:
+    answer = send("PUT", f"{front}/v1/cache/settings", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"]
+
+
+def test_with_an_admin_key_only_who_has_it(backend: Backend) -> None:
+    tenants = {key_hash("user"): "acme", key_hash("root"): "acme"}
+    with gateway(backend.address, tenants=tenants, admin_key_hash=key_hash("root")) as front:
+        ask(front, authorization="Bearer user")
+        url = f"{front}/v1/cache/stats"
+        for headers in ({}, {"authorization": "Bearer user"}):
+            refused = send("GET", url, headers=headers)
+            assert refused.status_code == 403
+            assert "error" in refused.json()
+        root = {"authorization": "Bearer root"}
+        assert send("GET", url, headers=root).status_code == 200
+        told = send("POST", f"{front}/v1/cache/invalidate", headers=root, json={"namespace": "default"}).json()
+        assert (told["tenant"], told["removed"]) == ("acme", 1)
+
+
+def test_without_one_no_page_in_a_browser_may(front: str) -> None:
+    headers = {"origin": "https://somewhere.example"}
+    body = {"namespace": "default"}
+    assert send("POST", f"{front}/v1/cache/invalidate", headers=headers, json=body).status_code == 403
+
+
+def test_without_one_no_other_machine_may(front: str) -> None:
+    """The server believes a proxy on its own machine that it forwards for somebody."""
+    assert send("GET", f"{front}/v1/cache/stats", headers={"x-forwarded-for": "203.0.113.9"}).status_code == 403
