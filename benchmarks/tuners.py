@@ -156,7 +156,7 @@ def outcomes_of(cases: Sequence[Case], seeds: Sequence[int], peers: Sequence[str
         )
         for one, evaluation in zip(fits, judged, strict=True)
     ]
-    return outcomes, _repriced([one for one in fits if one.case.workload == COMPOSED], actors, seeds)
+    return outcomes, _repriced([one for one in fits if one.case.workload.name == COMPOSED.name], actors, seeds)
 
 
 def _search_seconds(case: Case, cpu_seconds: dict[str, float]) -> float:
