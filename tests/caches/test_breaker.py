@@ -60,19 +60,17 @@ def test_a_probe_that_is_given_up_makes_way_for_the_next() -> None:
     assert breaker.allows(6.0)
 
 
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 12).map(lambda quarters: quarters / 4.0), st.sampled_from(["ok", "fail", "give up"])),
-        max_size=60,
-    )
-)
+QUARTERS = st.integers(0, 12).map(lambda number: number / 4.0)  # of a second: sums of them are exact
+
+
+@given(st.lists(st.tuples(QUARTERS, st.sampled_from(["ok", "fail", "give up"])), max_size=60))
 def test_between_failures_and_the_next_probe_nothing_goes_through(steps: list[tuple[float, str]]) -> None:
     """Calls one after the other: a model that keeps the time from which on calls may go through again."""
     breaker, now, closed, pause, free_from = Breaker(BreakerRule(1, 1.0, 4.0)), 0.0, True, 1.0, 0.0
     for wait, outcome in steps:
         now += wait
         allowed = breaker.allows(now)
-        assert allowed == (closed or now - free_from >= pause)  # quarters of a second: exact
+        assert allowed == (closed or now - free_from >= pause)
         if not allowed:
             continue
         if outcome == "ok":
