@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import orjson
 from rich import box
 from rich.console import Console
@@ -39,7 +40,7 @@ def progress_console() -> Console:
 def print_json(value: object) -> None:
     """Print dataclasses, numpy arrays and plain values as JSON on stdout. NaN and infinity become null."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
-    sys.stdout.write(orjson.dumps(value, default=_path_text, option=options).decode())
+    sys.stdout.write(orjson.dumps(value, default=_plain, option=options).decode())
 
 
 def print_table(
@@ -87,7 +88,9 @@ class RateColumn(ProgressColumn):
         return Text(f"{rate:,.{digits}f} {self.unit}/s")
 
 
-def _path_text(value: object) -> str:
+def _plain(value: object) -> object:
     if isinstance(value, Path):
         return str(value)
+    if isinstance(value, np.ndarray):  # one whose rows do not follow each other in memory
+        return value.tolist()
     raise TypeError(f"cannot print {type(value).__name__} as JSON")

@@ -29,6 +29,15 @@ def test_json_goes_to_stdout_alone(capsys: pytest.CaptureFixture[str]) -> None:
     }  # fmt: skip
 
 
+def test_arrays_print_however_they_lie_in_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    table = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, np.nan]])
+    print_json({"turned": table.T, "part": table[:, ::2]})
+    assert orjson.loads(capsys.readouterr().out) == {
+        "turned": [[1.0, 4.0], [2.0, 5.0], [3.0, None]],
+        "part": [[1.0, 3.0], [4.0, None]],
+    }
+
+
 def test_json_refuses_what_it_does_not_know() -> None:
     with pytest.raises(TypeError, match="not JSON serializable: object"):
         print_json(object())

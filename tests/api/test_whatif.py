@@ -93,6 +93,15 @@ def test_json_has_the_same_numbers(folder: Path) -> None:
     assert content["sentences"]
 
 
+def test_json_holds_the_bound_where_there_is_one(folder: Path) -> None:
+    content = orjson.loads(run(*GRID, "--json", "--current", "size=5%,ttl=2s").stdout)
+    bound, hits = content["bound"]["values"], content["hit_ratio"]["values"]
+    assert [len(row) for row in bound] == [3, 3, 3]
+    assert all(
+        most >= ours for mosts, each in zip(bound, hits, strict=True) for most, ours in zip(mosts, each, strict=True)
+    )
+
+
 def test_without_a_current_setting_the_defaults_are_compared_and_it_says_so(folder: Path) -> None:
     result = run(*GRID)
     assert "No current setting was given; the configured default (" in result.stdout
