@@ -15,6 +15,11 @@ class Partition:
     tenant: str = "default"
     namespace: str = "default"
 
+    @property
+    def prefix(self) -> bytes:
+        """How the ids of its requests begin; no other partition's do."""
+        return b"%b\0%b\0" % (self.tenant.encode(), self.namespace.encode())
+
 
 @dataclass(frozen=True)
 class RequestKey:
@@ -33,7 +38,7 @@ class RequestKey:
     @property
     def id(self) -> bytes:
         """The name to store under, of any length: partition and fingerprint."""
-        return b"%b\0%b\0%b" % (self.partition.tenant.encode(), self.partition.namespace.encode(), self.fingerprint)
+        return self.partition.prefix + self.fingerprint
 
     def __post_init__(self) -> None:
         for name in ("fingerprint", "context"):

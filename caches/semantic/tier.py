@@ -8,20 +8,21 @@ the tier in memory; a question and its vector count as bytes beside the body.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from caches.errors import InputError
 from caches.keys.request_key import Partition, RequestKey
-from caches.knobs import KnobSettings, KnobSpace
+from caches.knobs import KnobSpace
 from caches.semantic.embedder import Embedder, Vectors
 from caches.semantic.guard import veto_between
 from caches.semantic.guard_reading import read
 from caches.semantic.index import MATRIX_UP_TO, Group, VectorIndex
 from caches.semantic.questions import QuestionVectors, speaks
 from caches.semantic.shelf import Held, Shelf
-from caches.stats import CacheStats
 from caches.tiers.limits import within
+from caches.tiers.local import LocalTier
 from caches.tiers.tier import Answer, Found
 
 MOST_SIMILAR = 0.999999  # of another request: 1 says that the request was equal
@@ -56,8 +57,8 @@ class SemanticCounts:
     vetoes: int = 0
 
 
-class SemanticTier:
-    """One event loop's; no locks. State changes only between two awaits."""
+class SemanticTier(LocalTier[Held]):
+    """State changes only between two awaits."""
 
     def __init__(
         self,
@@ -66,16 +67,15 @@ class SemanticTier:
         name: str = "semantic",
         options: SemanticOptions | None = None,
     ) -> None:
-        self.name, self._space, self._embedder = name, space, embedder
-        self.options = options or SemanticOptions()
-        self._aim = within(space.default(), space)
+        self._embedder, self.options = embedder, options or SemanticOptions()
+        begin, most = within(space.default(), space), self.options.most_removed
+        self._shelf = Shelf(int(begin.cache_size), begin.ttl_seconds, most, self._forget)
+        super().__init__(name, space, self._shelf, most)
         self._index = VectorIndex(embedder.dimensions, self.options.matrix_up_to)
         self._questions = QuestionVectors(embedder, self.options.embed_timeout_seconds)
-        self._shelf = Shelf(int(self._aim.cache_size), self._aim.ttl_seconds, self.options.most_removed, self._forget)
         self._thresholds: dict[Partition, float | None] = {}
         self._threshold = self._allowed(self.options.similarity_threshold)
-        self._counts = SemanticCounts()
-        self._now = float("-inf")
+        self._counts: Counter[str] = Counter()
 
     # --- the threshold ---------------------------------------------------------------------------------------------
 
@@ -109,43 +109,20 @@ class SemanticTier:
         vectors = await self._questions.of([key.question or "" for key in keys if self._needs_vector(key, now)])
         return [self._look_up(key, vectors.get(key.question or ""), now) for key in keys]
 
-    async def holds(self, key: RequestKey, now_seconds: float) -> bool:
-        return self._shelf.fresh(key.id, self._clock(now_seconds)) is not None
-
     async def store(self, key: RequestKey, answer: Answer, now_seconds: float) -> bool:
         return await self._keep(key, answer, now_seconds, warming=False)
 
     async def warm(self, key: RequestKey, answer: Answer, now_seconds: float) -> bool:
         return await self._keep(key, answer, now_seconds, warming=True)
 
-    async def delete(self, key: RequestKey) -> bool:
-        return self._shelf.delete(key.id, self._now)
-
-    async def clear(self, partition: Partition) -> int:
-        gone = [name for name, held in self._shelf.items() if held.partition == partition]
-        return sum(self._shelf.delete(name, self._now) for name in gone)
-
-    async def apply(self, settings: KnobSettings, now_seconds: float) -> KnobSettings:
-        self._aim = within(settings, self._space)
-        now, used = self._clock(now_seconds), self._shelf.stats().used_bytes
-        binding = max(int(self._aim.cache_size), min(self._shelf.capacity_bytes, used))
-        self._shelf.apply(binding, self._aim.ttl_seconds, now)
-        return self._aim
-
-    async def settings(self) -> KnobSettings:
-        return replace(self._aim, cache_size=float(self._shelf.capacity_bytes), ttl_seconds=self._shelf.ttl_seconds)
-
     async def tend(self, now_seconds: float) -> bool:
         """As the seam says; and one group of vectors that has outgrown its structure is built anew, in a thread."""
-        done = self._shelf.shrink(int(self._aim.cache_size), self.options.most_removed, self._clock(now_seconds))
+        more = await super().tend(now_seconds)
         rebuild = self._index.plan()
         if rebuild is not None:
             await asyncio.to_thread(rebuild.run)
             self._index.adopt(rebuild)
-        return not done or rebuild is not None
-
-    async def stats(self) -> CacheStats:
-        return self._shelf.stats()
+        return more or rebuild is not None
 
     async def close(self) -> None:
         self._embedder.close()
@@ -153,7 +130,7 @@ class SemanticTier:
     # --- beside the seam -------------------------------------------------------------------------------------------
 
     def counts(self) -> SemanticCounts:
-        return self._counts
+        return SemanticCounts(**self._counts)
 
     def entry_bytes(self, key: RequestKey, answer: Answer) -> int:
         """What an entry counts for."""
@@ -200,7 +177,7 @@ class SemanticTier:
         held = self._shelf.get(name, now)  # counts
         if held is None:
             return None
-        self._count(**{"equal_hits" if name == key.id else "semantic_hits": 1})
+        self._counts["equal_hits" if name == key.id else "semantic_hits"] += 1
         return Found(held.answer, similarity)
 
     def _nearest(self, key: RequestKey, vector: Vectors, now: float) -> tuple[bytes, float] | None:
@@ -217,7 +194,7 @@ class SemanticTier:
             asked = asked or read(key.question or "")
             if veto_between(asked, held.reading) is None:
                 return name, min(neighbour.similarity, MOST_SIMILAR)
-            self._count(vetoes=1)
+            self._counts["vetoes"] += 1
         return None
 
     async def _keep(self, key: RequestKey, answer: Answer, now_seconds: float, warming: bool) -> bool:
@@ -238,12 +215,3 @@ class SemanticTier:
     def _forget(self, held: Held) -> None:
         if held.group is not None:
             self._index.remove(held.group, held.key.fingerprint)
-
-    def _clock(self, now_seconds: float) -> float:
-        """Clocks of machines may be set back; an entry's age is not."""
-        self._now = max(self._now, now_seconds)
-        return self._now
-
-    def _count(self, **increments: int) -> None:
-        changed = {name: getattr(self._counts, name) + by for name, by in increments.items()}
-        self._counts = replace(self._counts, **changed)

@@ -10,8 +10,10 @@ User and password stand where URLs have them; for Sentinel they are those of the
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -20,7 +22,7 @@ from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisClusterException, RedisError
+from redis.exceptions import NoScriptError, RedisClusterException, RedisError
 
 from caches.errors import InputError
 from caches.tiers.tier import TierError
@@ -87,6 +89,21 @@ class _WaitingRedis(_Waiting, Redis):  # type: ignore[misc]
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         await super().aclose(close_connection_pool)
         await cast(Any, self.connection_pool).sentinel_manager.aclose()
+
+
+async def evaluated(connection: Any, script: str, *rest: Any) -> Any:
+    """What a script returns; its text is sent only to a server that has not seen it. rest: as EVAL takes it, the number
+    of keys first."""
+    try:
+        return await connection.evalsha(_digest(script), *rest)
+    except NoScriptError:  # it may have been restarted
+        return await connection.eval(script, *rest)
+
+
+@cache
+def _digest(script: str) -> str:
+    """As Redis names it."""
+    return hashlib.sha1(script.encode()).hexdigest()
 
 
 @asynccontextmanager

@@ -1,10 +1,9 @@
-"""How an answer lies in Redis, and how the names of a partition's entries begin; the same in both Redis tiers."""
+"""How an answer lies in Redis; the same in both Redis tiers."""
 
 from __future__ import annotations
 
 import orjson
 
-from caches.keys.request_key import Partition
 from caches.tiers.tier import Answer, TierError
 
 
@@ -27,8 +26,3 @@ def unpacked(entry: bytes) -> Answer:
     except (ValueError, TypeError) as error:
         raise TierError(f"redis: got an entry that begins with {head[:80]!r}, expected one of ours") from error
     return Answer(body, written, ttl, prompt, output, compute)
-
-
-def partition_prefix(partition: Partition) -> bytes:
-    """How the ids of its entries begin; no other partition's do."""
-    return b"%b\0%b\0" % (partition.tenant.encode(), partition.namespace.encode())

@@ -5,19 +5,20 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import ResponseError
 
 from caches.keys.request_key import Partition, RequestKey
 from caches.knobs import KnobSettings, KnobSpace
 from caches.stats import CacheStats
 from caches.tiers import redis_scripts
 from caches.tiers.limits import within
-from caches.tiers.redis_connection import Connection, reached
-from caches.tiers.redis_entry import packed, partition_prefix, unpacked
+from caches.tiers.redis_connection import Connection, evaluated, reached
+from caches.tiers.redis_entry import packed, unpacked
 from caches.tiers.tier import Answer, Found
 
 KEPT_SECONDS = 30 * 86_400  # a shard that nothing was stored in for so long goes as a whole
@@ -53,17 +54,17 @@ class RedisIndexTier:
         options: RedisIndexOptions = RedisIndexOptions(),
     ) -> None:
         self.name, self._redis, self._space, self._options = name, connection, space, options
-        self._stats, self._scripts = CacheStats(), dict[str, str]()
+        self._counts: Counter[str] = Counter()
         self._applied = self._shared_out(within(space.default(), space))
 
     async def lookup(self, key: RequestKey, now_seconds: float) -> Found | None:
         entry, expired = await self._run(redis_scripts.LOOKUP, self._shard(key), key.id, now_seconds)
         hit = entry is not None
-        self._count(expirations=expired, hits=int(hit), misses=int(not hit))
+        self._counts.update(expirations=expired, hits=int(hit), misses=int(not hit))
         if not hit:
             return None
         answer = unpacked(entry)
-        self._count(hit_bytes=answer.size_bytes)
+        self._counts.update(hit_bytes=answer.size_bytes)
         return Found(answer)
 
     async def batch_lookup(self, keys: Sequence[RequestKey], now_seconds: float) -> list[Found | None]:
@@ -82,27 +83,27 @@ class RedisIndexTier:
             *(redis_scripts.STORE, self._shard(key), key.id, now_seconds, answer.written_seconds),
             *(own, size, packed(answer), KEPT_SECONDS),
         )
-        self._count(evictions=evicted, refusals=int(taken == 0))
+        self._counts.update(evictions=evicted, refusals=int(taken == 0))
         return bool(taken == 1)
 
     async def warm(self, key: RequestKey, answer: Answer, now_seconds: float) -> bool:
         taken = await self.store(key, answer, now_seconds)
-        self._count(warmups=int(taken))
+        self._counts.update(warmups=int(taken))
         return taken
 
     async def delete(self, key: RequestKey) -> bool:
-        self._count(deletes=1)
+        self._counts.update(deletes=1)
         return bool(await self._run(redis_scripts.DELETE, self._shard(key), key.id))
 
     async def clear(self, partition: Partition) -> int:
-        start, gone = partition_prefix(partition), 0
+        start, gone = partition.prefix, 0
         for shard in range(self._options.shards):
             async with reached(self.name):
                 names = [name async for name, _ in self._redis.hscan_iter(self._key(shard, "size"), count=SCAN)]
             mine = [name for name in names if name.startswith(start)]
             for first in range(0, len(mine), SCAN):
                 gone += int(await self._run(redis_scripts.DELETE, shard, *mine[first : first + SCAN]))
-        self._count(deletes=gone)
+        self._counts.update(deletes=gone)
         return gone
 
     async def apply(self, settings: KnobSettings, now_seconds: float) -> KnobSettings:
@@ -121,15 +122,14 @@ class RedisIndexTier:
         more = False
         for shard in range(self._options.shards):
             left, expired, evicted = await self._run(redis_scripts.TEND, shard, now_seconds, self._options.most_removed)
-            self._count(expirations=expired, evictions=evicted)
+            self._counts.update(expirations=expired, evictions=evicted)
             more = more or bool(left)
         return more
 
     async def stats(self) -> CacheStats:
         found = [await self._run(redis_scripts.READ, shard) for shard in range(self._options.shards)]
-        return replace(
-            self._stats, entries=sum(int(one[3]) for one in found), used_bytes=sum(int(one[4]) for one in found)
-        )
+        entries, used = (sum(int(one[place]) for one in found) for place in (3, 4))
+        return CacheStats(**self._counts, entries=entries, used_bytes=used)
 
     async def close(self) -> None:
         await self._redis.aclose()
@@ -161,20 +161,8 @@ class RedisIndexTier:
         keys = [self._key(shard, name) for name in KEYS]
         async with reached(self.name):
             try:
-                return await self._evaluate(script, len(keys), *keys, *arguments)
+                return await evaluated(self._redis, script, len(keys), *keys, *arguments)
             except ResponseError as error:
                 if str(error).startswith(redis_scripts.FORGOTTEN):
                     raise _Forgotten from error
                 raise
-
-    async def _evaluate(self, script: str, *rest: Any) -> Any:
-        digest = self._scripts.setdefault(script, hashlib.sha1(script.encode()).hexdigest())  # as Redis names it
-        try:
-            return await self._redis.evalsha(digest, *rest)
-        except NoScriptError:  # a server that was restarted, or has not seen it yet
-            return await self._redis.eval(script, *rest)
-
-    def _count(self, **increments: int) -> None:
-        if any(increments.values()):
-            changed = {name: getattr(self._stats, name) + by for name, by in increments.items()}
-            self._stats = replace(self._stats, **changed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 
 from caches.tiers.lease import Claim
-from caches.tiers.redis_connection import Connection, reached
+from caches.tiers.redis_connection import Connection, evaluated, reached
 
 # ARGV: token, milliseconds, whether a call that was just done is no reason to leave it.
 _TAKE = """
@@ -33,16 +33,16 @@ class RedisLease:
 
     async def take(self, name: bytes, again: bool = False) -> Claim:
         async with reached("lease"):
-            said = await self._redis.eval(_TAKE, 1, self._key(name), self._token, self._milliseconds, int(again))
+            said = await evaluated(self._redis, _TAKE, 1, self._key(name), self._token, self._milliseconds, int(again))
             return Claim(said.decode())
 
     async def renew(self, name: bytes) -> bool:
         async with reached("lease"):
-            return bool(await self._redis.eval(_RENEW, 1, self._key(name), self._token, self._milliseconds))
+            return bool(await evaluated(self._redis, _RENEW, 1, self._key(name), self._token, self._milliseconds))
 
     async def give(self, name: bytes, done: bool) -> None:
         async with reached("lease"):
-            await self._redis.eval(_GIVE, 1, self._key(name), self._token, self._milliseconds, int(done))
+            await evaluated(self._redis, _GIVE, 1, self._key(name), self._token, self._milliseconds, int(done))
 
     @property
     def _milliseconds(self) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,8 +20,8 @@ from caches.keys.request_key import Partition, RequestKey
 from caches.knobs import KnobSettings, KnobSpace
 from caches.stats import CacheStats
 from caches.tiers.limits import within
-from caches.tiers.redis_connection import Connection, reached
-from caches.tiers.redis_entry import packed, partition_prefix, unpacked
+from caches.tiers.redis_connection import Connection, evaluated, reached
+from caches.tiers.redis_entry import packed, unpacked
 from caches.tiers.redis_memory import ServerMemory
 from caches.tiers.tier import Answer, Found, TierError
 
@@ -69,7 +70,8 @@ class RedisServerTier:
         self.name, self._space, self._options = name, space, options
         self._redis: Any = connection  # its answers are bytes; their types say str too
         self._memory = ServerMemory(connection, name, options.spare_bytes, options.samples)
-        self._stats, self._known = CacheStats(), within(space.default(), space)
+        self._counts: Counter[str] = Counter()
+        self._known = within(space.default(), space)
         self._line, self._applied_seconds = b"", -math.inf  # of what is known
         self._begun, self._beginning = False, asyncio.Lock()
         self._settings_key = f"{options.prefix}:settings".encode()
@@ -112,16 +114,16 @@ class RedisServerTier:
 
     async def _judge(self, name: bytes, entry: bytes | None, now_seconds: float) -> Found | None:
         if entry is None:
-            self._count(misses=1)
+            self._counts.update(misses=1)
             return None
         answer = unpacked(entry)
         if answer.outlived(self._known.ttl_seconds, now_seconds):
             head = entry[: len(entry) - answer.size_bytes]
             async with reached(self.name):
-                gone = await self._redis.eval(_REMOVE, 1, name, head)
-            self._count(misses=1, expirations=int(gone or 0))
+                gone = await evaluated(self._redis, _REMOVE, 1, name, head)
+            self._counts.update(misses=1, expirations=int(gone or 0))
             return None
-        self._count(hits=1, hit_bytes=answer.size_bytes)
+        self._counts.update(hits=1, hit_bytes=answer.size_bytes)
         return Found(answer)
 
     async def store(self, key: RequestKey, answer: Answer, now_seconds: float) -> bool:
@@ -136,26 +138,26 @@ class RedisServerTier:
                     await self._redis.set(name, packed(answer), px=self._left_milliseconds(answer, now_seconds))
                     return True
                 except OutOfMemoryError:  # buffers of connections take it all just now
-                    self._count(refusals=1)
+                    self._counts.update(refusals=1)
             else:
-                self._count(refusals=1)
+                self._counts.update(refusals=1)
             await self._redis.unlink(name)
         return False
 
     async def warm(self, key: RequestKey, answer: Answer, now_seconds: float) -> bool:
         taken = await self.store(key, answer, now_seconds)
-        self._count(warmups=int(taken))
+        self._counts.update(warmups=int(taken))
         return taken
 
     async def delete(self, key: RequestKey) -> bool:
         await self.begin()
-        self._count(deletes=1)
+        self._counts.update(deletes=1)
         async with reached(self.name):
             return bool(await self._redis.unlink(self._key(key.id)))
 
     async def clear(self, partition: Partition) -> int:
         await self.begin()
-        gone, match = 0, GLOB.sub(rb"\\\g<0>", self._key(partition_prefix(partition))) + b"*"
+        gone, match = 0, GLOB.sub(rb"\\\g<0>", self._key(partition.prefix)) + b"*"
         cursor = 0
         async with reached(self.name):
             while True:
@@ -163,7 +165,7 @@ class RedisServerTier:
                 gone += int(await self._redis.unlink(*names)) if names else 0
                 if cursor == 0:
                     break
-        self._count(deletes=gone)
+        self._counts.update(deletes=gone)
         return gone
 
     async def apply(self, settings: KnobSettings, now_seconds: float) -> KnobSettings:
@@ -189,11 +191,9 @@ class RedisServerTier:
     async def stats(self) -> CacheStats:
         await self.begin()
         await self._read()  # so that one of the keys is the settings
-        now, ours = await self._memory.usage(), self._stats
-        expired = ours.expirations + now.expired
-        return replace(
-            ours, entries=now.keys - 1, used_bytes=now.used_bytes, evictions=now.evicted, expirations=expired
-        )
+        now = await self._memory.usage()
+        counts = self._counts + Counter(evictions=now.evicted, expirations=now.expired)
+        return CacheStats(**counts, entries=now.keys - 1, used_bytes=now.used_bytes)
 
     async def close(self) -> None:
         await self._redis.aclose()
@@ -238,11 +238,6 @@ class RedisServerTier:
         else:
             self._known, self._applied_seconds, self._line = known, applied_seconds, line
         return self._known
-
-    def _count(self, **increments: int) -> None:
-        if any(increments.values()):
-            changed = {name: getattr(self._stats, name) + by for name, by in increments.items()}
-            self._stats = replace(self._stats, **changed)
 
 
 def _line_of(settings: KnobSettings, applied_seconds: float) -> bytes:
