@@ -8,12 +8,12 @@ from functools import partial
 from agents.baselines.best_static import StaticFit, fit_best_static
 from agents.judge import Judgement, judge
 from agents.ppo import ActorPolicy, Trained
-from agents.results import PolicyResult
 from agents.study import open_study
 from agents.tracks import Contender
 from agents.training import TrainingPlan, train_seeds
 from agents.uncertainty import Spread
-from benchmarks.harness import Benchmark, Cell, Goal, Report, Table, main, say
+from benchmarks.harness import Benchmark, Goal, Report, Table, main, say
+from benchmarks.tuner_tables import policy_row
 from benchmarks.workloads import (
     COMPOSED,
     DEFAULT_MEMORY_PRICE,
@@ -56,21 +56,6 @@ def run(workload: Workload, quick: bool, trained: tuple[Trained, ...] = (), memo
         Contender(ActorPolicy(f"PPO seed {seed}", one.actor), seed) for seed, one in zip(seeds, trained, strict=True)
     ]
     return Outcome(workload, memory_factor, fit, trained, judge(study, contenders))
-
-
-def policy_row(policy: PolicyResult) -> list[Cell]:
-    saving = None if policy.saving is None or policy.saving.percent is None else policy.saving.percent
-    unsafe = policy.unsafe_per_1000_intervals
-    return [
-        policy.name,
-        f"{policy.usd_per_1000:.5f}",
-        None if saving is None else f"{saving.mean:+.2f} [{saving.low:+.2f}, {saving.high:+.2f}]",
-        None if policy.headroom_captured is None else f"{policy.headroom_captured:.2f}",
-        f"{policy.hit_ratio:.3f}",
-        f"{unsafe:.1f}",
-        None if policy.changes is None else f"{policy.changes.per_day:.0f}",
-        *(f"{usd:.5f}" for usd in policy.usd_by_cause_per_1000.values()),
-    ]
 
 
 def table_of(outcome: Outcome) -> Table:

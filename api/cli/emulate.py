@@ -8,15 +8,13 @@ from typing import Annotated
 import typer
 
 from api.cli.output import result_console
-from api.http.listening import listen, place_of, take_stops_as_asked_for
 from caches.errors import InputError
 from envs.serving import load_profile
 
 try:
-    import uvicorn
-
     from api.emulator.app import create_emulator
     from api.emulator.settings import EmulatorSettings
+    from api.http.listening import listen, place_of, server_of, take_stops_as_asked_for
 except ModuleNotFoundError as error:
     if error.name not in {"fastapi", "prometheus_client", "starlette", "uvicorn"}:
         raise
@@ -50,14 +48,7 @@ def emulate(
         profile=load_profile(profile), replicas=replicas, speed=speed, seed=seed, fail_ratio=fail_ratio
     )
     listener = listen(host, port)
-    config = uvicorn.Config(
-        create_emulator(settings),
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-    )
-    server = uvicorn.Server(config)
+    server = server_of(create_emulator(settings), SHUTDOWN_SECONDS, has_lifespan=False)
     take_stops_as_asked_for()
     _announce(settings, listener)
     with listener:

@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from api.cli.output import result_console
-from api.http.listening import listen, place_of, take_stops_as_asked_for
 from caches.errors import InputError
 from caches.knobs import Knob, KnobSpace
 from caches.place import Place
@@ -19,12 +18,11 @@ from caches.stack import Stack
 from caches.tiers.memory import MemoryTier
 
 try:
-    import uvicorn
-
     from api.gateway.app import create_gateway
     from api.gateway.service import GatewayService
     from api.gateway.settings import GatewaySettings
     from api.gateway.upstream import upstream_client
+    from api.http.listening import listen, place_of, server_of, take_stops_as_asked_for
     from caches.tiers.redis_connection import connect
     from caches.tiers.redis_index import RedisIndexTier
     from caches.tiers.redis_lease import RedisLease
@@ -84,14 +82,8 @@ def serve(
 async def _run(service: GatewayService, listener: socket.socket, redis_bytes: int | None, ttl: float | None) -> None:
     for place in service.stack.places[1:]:
         await _settle(place, service.clock(), redis_bytes, ttl)
-    config = uvicorn.Config(
-        create_gateway(service),
-        log_level="warning",
-        access_log=False,
-        lifespan="on",
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-    )
-    await uvicorn.Server(config).serve(sockets=[listener])
+    server = server_of(create_gateway(service), SHUTDOWN_SECONDS, has_lifespan=True)
+    await server.serve(sockets=[listener])
 
 
 async def _settle(place: Place, now_seconds: float, size: int | None, ttl: float | None) -> None:

@@ -15,9 +15,9 @@ import orjson
 
 from api.emulator.bodies import ChatBody, CompletionBody, NamedTool, Tool
 from api.emulator.digests import Digest, below, derived, random_bytes
-from api.emulator.errors import BadBody
 from api.emulator.instances import Unfit, instance
 from api.emulator.tokens import CHARACTERS, chat_prompt_tokens, count, pieces, prompt_tokens
+from api.http.errors import BadRequest
 
 # Tokens of a text that nothing limits, uniform over requests.
 SHORTEST, LONGEST = 32, 288
@@ -75,7 +75,7 @@ class _Length:
 
 
 def chat_answer(body: ChatBody, digest: Digest) -> Answer:
-    """Raises BadBody for a schema that cannot be fitted and for a tool that is not there."""
+    """Raises BadRequest for a schema that cannot be fitted and for a tool that is not there."""
     tokens, length = chat_prompt_tokens(body), _length_of(body)
     tool = _tool_to_call(body)
     choices = []
@@ -113,10 +113,12 @@ def _tool_to_call(body: ChatBody) -> Tool | None:
     tools = {tool.function.name: tool for tool in reversed(body.tools or ())}
     if isinstance(wanted, NamedTool):
         if wanted.function.name not in tools:
-            raise BadBody(f"tool_choice names {wanted.function.name!r}, which is not among the tools.", "tool_choice")
+            raise BadRequest(
+                f"tool_choice names {wanted.function.name!r}, which is not among the tools.", "tool_choice"
+            )
         return tools[wanted.function.name]
     if wanted == "required" and not tools:
-        raise BadBody("tool_choice is 'required' and there are no tools.", "tool_choice")
+        raise BadRequest("tool_choice is 'required' and there are no tools.", "tool_choice")
     if wanted == "none" or not body.tools or (wanted == "auto" and body.messages[-1].role == "tool"):
         return None
     return body.tools[0]
@@ -133,7 +135,7 @@ def _json_text(schema: dict[str, Any], digest: Digest, param: str) -> str:
     try:
         return orjson.dumps(instance(schema, digest)).decode()
     except Unfit as error:
-        raise BadBody(f"The emulator finds no value for the schema: {error}.", param) from error
+        raise BadRequest(f"The emulator finds no value for the schema: {error}.", param) from error
 
 
 def _prose(digest: Digest, length: _Length) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from api.emulator.errors import BadBody
+from api.http.errors import BadRequest
 
 MOST_CHOICES = 128
 MOST_TOKENS = 1_000_000
@@ -162,21 +162,21 @@ B = TypeVar("B", bound=_Body)
 
 
 def parse_json(data: bytes) -> dict[str, Any]:
-    """Raises BadBody unless it is a JSON object."""
+    """Raises BadRequest unless it is a JSON object."""
     try:
         raw = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise BadBody(f"The body is not valid JSON: {error}") from error
+        raise BadRequest(f"The body is not valid JSON: {error}") from error
     if not isinstance(raw, dict):
-        raise BadBody("The body is not a JSON object.")
+        raise BadRequest("The body is not a JSON object.")
     return raw
 
 
 def checked(kind: type[B], raw: dict[str, Any]) -> B:
-    """Raises BadBody that names the first wrong field."""
+    """Raises BadRequest that names the first wrong field."""
     try:
         return kind.model_validate(raw)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         param = ".".join(map(str, first["loc"]))
-        raise BadBody(f"{param}: {first['msg']}", param) from error
+        raise BadRequest(f"{param}: {first['msg']}", param) from error

@@ -7,8 +7,9 @@ import ipaddress
 
 from fastapi import Request
 
-from api.gateway.errors import BadRequest, NoKey, NotAllowed
+from api.gateway.errors import NoKey, NotAllowed
 from api.gateway.settings import GatewaySettings, key_hash
+from api.http.errors import BadRequest
 from caches.errors import InputError
 from caches.keys.partitions import partition_of
 from caches.keys.request_key import Partition

@@ -12,10 +12,10 @@ from fastapi.responses import Response
 
 from api.gateway.access import admins_tenant, check_admin, checked_partition
 from api.gateway.asked import read_body
-from api.gateway.errors import BadRequest
 from api.gateway.metrics import tier_counts
 from api.gateway.service import GatewayService
 from api.http.delivery import json_response
+from api.http.errors import BadRequest
 from caches.knobs import KNOB_NAMES, KnobSettings
 from caches.place import Place
 

@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 from fastapi import Request
 
-from api.gateway.errors import BadRequest, TooLarge
+from api.gateway.errors import TooLarge
+from api.http.errors import BadRequest
 from caches.errors import InputError
 from caches.keys.fields import Endpoint
 from caches.keys.fingerprint import request_key

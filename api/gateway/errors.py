@@ -9,22 +9,12 @@ from api.http.errors import ApiError
 Headers = list[tuple[bytes, bytes]]
 
 
-class BadRequest(ApiError):
-    """A header or body that the gateway itself has to understand."""
-
-    status = 400
-    kind = "invalid_request_error"
-
-
 class NoKey(ApiError):
     """No API key, or one that nobody has."""
 
     status = 401
     kind = "invalid_request_error"
-
-    @property
-    def code(self) -> str:
-        return "invalid_api_key"
+    code = "invalid_api_key"
 
 
 class NotAllowed(ApiError):
@@ -45,10 +35,7 @@ class Unreachable(ApiError):
     """The backend cannot be reached, or broke off."""
 
     status = 502
-
-    @property
-    def code(self) -> str:
-        return "upstream_unreachable"
+    code = "upstream_unreachable"
 
 
 class TooLate(ApiError):
@@ -56,10 +43,7 @@ class TooLate(ApiError):
 
     status = 504
     kind = "timeout"
-
-    @property
-    def code(self) -> str:
-        return "upstream_timeout"
+    code = "upstream_timeout"
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ class ApiError(Exception):
 
     status = 500
     kind = "server_error"
+    code: str | None = None
 
     def __init__(self, message: str, param: str | None = None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -19,9 +20,12 @@ class ApiError(Exception):
     def as_json(self) -> dict[str, object]:
         return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}}
 
-    @property
-    def code(self) -> str | None:
-        return None
+
+class BadRequest(ApiError):
+    """A header or body that cannot be answered as it is."""
+
+    status = 400
+    kind = "invalid_request_error"
 
 
 class Missing(ApiError):
@@ -29,7 +33,4 @@ class Missing(ApiError):
 
     status = 404
     kind = "invalid_request_error"
-
-    @property
-    def code(self) -> str:
-        return "not_found"
+    code = "not_found"

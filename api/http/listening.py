@@ -6,6 +6,9 @@ import signal
 import socket
 from types import FrameType
 
+import uvicorn
+from fastapi import FastAPI
+
 from caches.errors import InputError
 
 
@@ -30,6 +33,18 @@ def place_of(listener: socket.socket) -> str:
     """host:port, as URLs have it."""
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def server_of(app: FastAPI, patience_seconds: int, *, has_lifespan: bool) -> uvicorn.Server:
+    """It says nothing but warnings. patience_seconds: for answers that are on their way when it is stopped."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        lifespan="on" if has_lifespan else "off",
+        timeout_graceful_shutdown=patience_seconds,
+    )
+    return uvicorn.Server(config)
 
 
 def take_stops_as_asked_for() -> None:

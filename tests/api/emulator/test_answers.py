@@ -14,9 +14,9 @@ from api.emulator.answers import LONGEST, NOTICE, SHORTEST, WORDS, Answer, chat_
 from api.emulator.bodies import ChatBody, CompletionBody, EmbeddingBody, checked
 from api.emulator.digests import Digest, request_digest
 from api.emulator.embeddings import embedding, embedding_answer
-from api.emulator.errors import BadBody
 from api.emulator.tokens import count, pieces
 from api.emulator.wire import ChatForm, CompletionForm
+from api.http.errors import BadRequest
 
 PATH = "/v1/chat/completions"
 WEATHER = {
@@ -209,13 +209,13 @@ def test_json_schema_is_met() -> None:
     ],
 )
 def test_bad_body_names_its_field(fields: dict[str, Any], param: str) -> None:
-    with pytest.raises(BadBody) as caught:
+    with pytest.raises(BadRequest) as caught:
         chat(**fields)
     assert caught.value.param == param
 
 
 def test_echo_is_refused() -> None:
-    with pytest.raises(BadBody, match="echo"):
+    with pytest.raises(BadRequest, match="echo"):
         completion(echo=True)
 
 

@@ -78,7 +78,7 @@ def test_answers_are_not_held_back_by_the_network() -> None:
 
 @pytest.mark.parametrize("missing", ["uvicorn", "fastapi", "prometheus_client"])
 def test_without_the_extra_it_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith(("api.emulator.", "api.cli.emulate"))]:
+    for name in [name for name in sys.modules if name.startswith(("api.emulator.", "api.http.", "api.cli.emulate"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
     entry = COMMANDS["emulate"]
