@@ -113,3 +113,19 @@ def test_a_url_of_another_form_is_refused_without_its_password(url: str, words: 
     with pytest.raises(InputError, match=words) as caught:
         connect(url)
     assert "secret" not in str(caught.value)
+
+
+async def test_an_entry_counts_for_what_a_server_takes_for_it(own_redis_server: str) -> None:
+    connection, entries, body = connect(own_redis_server), 8_000, 500
+    await connection.flushall()
+    await connection.config_set("maxmemory", 0)  # others may have set a limit there
+    tier = RedisIndexTier(connection, SPACE)
+    await tier.store(key_of(0), answer_of(0, body, START), START)
+    before = (await connection.info("memory"))["used_memory"]
+    for number in range(1, entries + 1):
+        await tier.store(key_of(number), answer_of(number, body, START, 3600.0 if number % 2 else None), START)
+    taken = ((await connection.info("memory"))["used_memory"] - before) / entries
+    counted = body + 6 + RedisIndexOptions().entry_overhead_bytes  # answers begin with six digits
+    assert 0.85 * counted < taken < 1.05 * counted
+    await connection.flushall()
+    await tier.close()
