@@ -121,7 +121,7 @@ class Sampled:
 class Subject:
     """What was asked about. current_given: whether the current setting was named, rather than taken from the defaults.
     footprint_bytes: of all distinct entries. remarks: on how the question was understood. kind: of cache, as the
-    configuration names it."""
+    configuration names it. keys_read: share of the keys whose requests were run; figures are scaled up from them."""
 
     trace: str
     source: str
@@ -138,6 +138,7 @@ class Subject:
     constraints: dict[str, Any]
     serving: dict[str, Any]
     kind: str = "response"
+    keys_read: float = 1.0
 
     @property
     def hits(self) -> str:

@@ -84,6 +84,7 @@ def enlarged(result: WhatIf, config: TunerConfig, sample: KeySample) -> WhatIf:
         requests=sample.requests.total,
         footprint_bytes=result.subject.footprint_bytes * up,
         serving=config.serving.model_dump(),
+        keys_read=sample.share,
     )
     held, sampled = result.held_out, result.sampled
     return replace(

@@ -99,10 +99,12 @@ def _costs(result: WhatIf) -> Iterator[Block]:
     subject = result.subject
     composed = ", which is composed of several sources" if subject.composed else ""
     length = amount(subject.intervals * subject.interval_seconds, "s")
+    every = f"{subject.requests:,} requests of {subject.trace}{composed}"
+    if subject.keys_read < 1:
+        every = f"requests for {subject.keys_read:.3%} of the keys, and scaled up to all {every}"
     yield Paragraph(
-        f"Both were run on the same {subject.requests:,} requests of {subject.trace}{composed}: {length} of "
-        "traffic, from an empty cache. The traffic is recorded; what is modelled is the backend that answers what the "
-        "cache does not, and its prices."
+        f"Both were run on the same {every}: {length} of traffic, from an empty cache. The traffic is recorded; what "
+        "is modelled is the backend that answers what the cache does not, and its prices."
     )
     last = frozenset({len(comparison(result).rows) - 1})
     for caption, table in (

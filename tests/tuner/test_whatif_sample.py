@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from agents.uncertainty import Resampling
+from api.report.page import render
+from api.report.whatif import whatif_page
 from caches.errors import InputError
 from envs.interval import COLUMN, STATS, column
 from traces.catalog import read_trace
@@ -91,6 +93,9 @@ def test_it_says_that_it_is_an_estimate(both: tuple[WhatIf, WhatIf]) -> None:
     assert "Waiting is that of 640 sequences in place of 2,560" in notes
     assert "Which keys were drawn moves the saving as well" in notes
     assert part.subject.serving["replicas"] == 40
+    page = render(whatif_page(part, "2026-11-29"))
+    assert "on the same requests for 25.000% of the keys, and scaled up to all 120,000 requests of even" in page
+    assert "scaled up" not in render(whatif_page(whole, "2026-11-29"))
 
 
 def test_hits_are_what_is_missing_to_the_lookups_by_hand() -> None:
