@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+pytest.register_assert_rewrite("tests.contracts", "tests.caches.tiers.server_contract")  # to see what was compared
 pytest_plugins = ["tests.servers"]
 
 ROOT = Path(__file__).parents[1]

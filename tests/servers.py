@@ -19,8 +19,11 @@ from typing import Any
 import pytest
 import redis
 
+from caches.tiers.redis_connection import Connection, connect
+
 START_SECONDS = 20.0
 STOP_SECONDS = 10.0
+PATIENT_SECONDS = 15.0  # a busy machine may let a server wait; only tests of patience itself want less
 
 
 @dataclass(frozen=True)
@@ -181,6 +184,11 @@ def require(binary: str) -> str:
             pytest.fail(reason)
         pytest.skip(reason)
     return path
+
+
+def patient(url: str) -> Connection:
+    """A client for a server that is there."""
+    return connect(url, timeout_seconds=PATIENT_SECONDS)
 
 
 def free_port() -> int:

@@ -14,17 +14,17 @@ from caches.flight import Flight
 from caches.place import Place
 from caches.stack import Served, Stack
 from caches.tiers.memory import MemoryTier
-from caches.tiers.redis_connection import connect
 from caches.tiers.redis_index import RedisIndexOptions, RedisIndexTier
 from caches.tiers.redis_lease import RedisLease
 from caches.tiers.tier import Answer
 from tests.contracts.tier_contract import SPACE, key_of
+from tests.servers import patient
 
 CLIENTS = 500
 
 
 def stack_on(url: str, prefix: str, lease_seconds: float = 5.0) -> Stack:
-    connection = connect(url, timeout_seconds=5.0)
+    connection = patient(url)
     shared = RedisIndexTier(connection, SPACE, "l2", RedisIndexOptions(prefix))
     return Stack(
         [Place(MemoryTier(SPACE, "l1")), Place(shared, 5.0)], lease=RedisLease(connection, prefix, lease_seconds)

@@ -14,7 +14,6 @@ from redis import Redis
 
 from caches.place import Place
 from caches.tiers.memory import MemoryTier
-from caches.tiers.redis_connection import connect
 from caches.tiers.redis_index import RedisIndexOptions, RedisIndexTier
 from caches.tiers.redis_lease import RedisLease
 from tests.api.gateway.conftest import (
@@ -29,6 +28,7 @@ from tests.api.gateway.conftest import (
     outcome,
     shared_gateway,
 )
+from tests.servers import patient
 
 LONG = {"max_tokens": 10_000, "ignore_eos": True}  # two minutes
 
@@ -169,7 +169,7 @@ async def test_two_gateways_share_answers_and_calls(slow: Backend, redis_server:
     slow.calls.clear()
 
     def shared() -> dict[str, Any]:
-        connection = connect(redis_server)
+        connection = patient(redis_server)
         tier = RedisIndexTier(connection, SPACE, options=RedisIndexOptions(prefix="test-gateway"))
         places = [Place(MemoryTier(SPACE)), Place(tier, 1.0)]
         return {"places": places, "lease": RedisLease(connection, "test-gateway")}

@@ -18,7 +18,6 @@ from dataclasses import replace
 from hypothesis import given
 
 from caches.knobs import KnobSettings, KnobSpace
-from caches.tiers.redis_connection import connect
 from caches.tiers.redis_server import RedisServerOptions, RedisServerTier
 from caches.tiers.tier import Tier
 from tests.contracts.tier_contract import (
@@ -36,6 +35,7 @@ from tests.contracts.tier_contract import (
     key_of,
     with_tier,
 )
+from tests.servers import patient
 
 MEBIBYTE = float(1 << 20)
 OPTIONS = RedisServerOptions(spare_bytes=1 << 18)
@@ -52,7 +52,7 @@ def roomy(space: KnobSpace, low: float = 2.5 * MEBIBYTE) -> KnobSpace:
 def on_server(url: str) -> Callable[[KnobSpace], AbstractAsyncContextManager[Tier]]:
     @asynccontextmanager
     async def empty(space: KnobSpace) -> AsyncIterator[Tier]:
-        connection = connect(url)
+        connection = patient(url)
         await connection.flushall()
         tier = RedisServerTier(connection, roomy(space), options=OPTIONS)
         await tier.begin()
@@ -114,7 +114,7 @@ class ServerContract(TierContract):
                     assert (await tier.stats()).used_bytes <= (await tier.settings()).cache_size + ANSWERING
             found = await tier.stats()
             assert await tier.settings() == taken
-            assert 2_000 <= found.entries + found.evictions <= 2_010  # the settings are a key as well
+            assert 2_000 <= found.entries + found.evictions + found.refusals <= 2_050, found  # some are the settings
             assert 300 < found.entries < 3 * MEBIBYTE / BODY
 
         with_tier(self.subject, scenario)

@@ -20,13 +20,13 @@ from caches.keys.fingerprint import request_key
 from caches.keys.request_key import Partition, RequestKey
 from caches.knobs import KnobSettings, KnobSpace
 from caches.tiers.memory import MemoryTier
-from caches.tiers.redis_connection import connect
 from caches.tiers.redis_index import KEPT_SECONDS, RedisIndexTier
 from caches.tiers.tier import Answer, Tier
 from tests.caches.tiers import test_memory, test_redis_cluster, test_redis_index, test_redis_server, test_valkey
 from tests.caches.tiers.server_contract import MEBIBYTE, on_server, roomy
 from tests.caches.tiers.test_redis_index import options
 from tests.contracts.tier_contract import PARTITIONS, ROOM, SPACE, START, answer_of, key_of
+from tests.servers import patient
 
 BY_CONTRACT = {
     "size binds even when every entry has a lifetime": "test_size_binds_though_every_entry_has_a_lifetime",
@@ -60,7 +60,7 @@ async def in_memory(space: KnobSpace) -> AsyncIterator[Tier]:
 def in_index(url: str) -> Callable[[KnobSpace], AbstractAsyncContextManager[Tier]]:
     @asynccontextmanager
     async def empty(space: KnobSpace) -> AsyncIterator[Tier]:
-        connection = connect(url)
+        connection = patient(url)
         await connection.flushall()
         tier = RedisIndexTier(connection, space, options=options())
         try:

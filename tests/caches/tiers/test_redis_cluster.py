@@ -19,13 +19,13 @@ from caches.tiers.redis_lease import RedisLease
 from caches.tiers.tier import Tier, TierError
 from tests.caches.tiers.test_redis_index import entry_bytes, options
 from tests.contracts.tier_contract import PARTITIONS, SPACE, START, Subject, TierContract, answer_of, key_of
-from tests.servers import cluster_running, free_port
+from tests.servers import cluster_running, free_port, patient
 
 
 def on_cluster(url: str, shards: int) -> Callable[[KnobSpace], AbstractAsyncContextManager[Tier]]:
     @asynccontextmanager
     async def empty(space: KnobSpace) -> AsyncIterator[Tier]:
-        connection = connect(url)
+        connection = patient(url)
         tier = RedisIndexTier(connection, space, options=options(shards))
         try:
             yield tier
@@ -64,7 +64,7 @@ class TestThreeNodes(TestTwoShards):
 
 
 async def test_shards_lie_on_all_nodes_and_share_the_capacity_out(redis_cluster_of_three: str) -> None:
-    connection = connect(redis_cluster_of_three)
+    connection = patient(redis_cluster_of_three)
     assert isinstance(connection, RedisCluster)
     await connection.flushall()
     tier = RedisIndexTier(connection, SPACE, options=options(shards=16))
@@ -87,7 +87,7 @@ async def test_shards_lie_on_all_nodes_and_share_the_capacity_out(redis_cluster_
 
 
 async def test_nodes_that_forget_scripts_are_gone_on_with(redis_cluster_of_three: str) -> None:
-    connection = connect(redis_cluster_of_three)
+    connection = patient(redis_cluster_of_three)
     tier = RedisIndexTier(connection, SPACE, options=options(shards=16))
     for number in range(32):
         await tier.store(key_of(number), answer_of(number, 10, START), START)
@@ -100,7 +100,7 @@ async def test_nodes_that_forget_scripts_are_gone_on_with(redis_cluster_of_three
 
 
 async def test_a_lease_is_held_on_a_cluster(redis_cluster_of_three: str) -> None:
-    one, other = (RedisLease(connect(redis_cluster_of_three), f"test-{START}") for _ in range(2))
+    one, other = (RedisLease(patient(redis_cluster_of_three), f"test-{START}") for _ in range(2))
     for number in range(8):
         name = key_of(number).id
         assert await one.take(name) is Claim.MINE
@@ -121,7 +121,7 @@ async def test_a_cluster_that_is_not_there_is_a_tier_error() -> None:
 
 
 async def test_more_calls_than_connections_wait_for_each_other(redis_cluster: str) -> None:
-    tier = RedisIndexTier(connect(redis_cluster, timeout_seconds=5.0), SPACE, options=options())
+    tier = RedisIndexTier(patient(redis_cluster), SPACE, options=options())
     await tier.store(key_of(1), answer_of(1, 10, START), START)
     found = await asyncio.gather(*(tier.lookup(key_of(1), START) for _ in range(1_000)))
     assert all(one is not None for one in found)

@@ -15,6 +15,7 @@ from caches.tiers.redis_connection import connect
 from caches.tiers.redis_index import RedisIndexOptions, RedisIndexTier
 from caches.tiers.tier import Answer, Tier, TierError
 from tests.contracts.tier_contract import SPACE, START, Subject, TierContract, answer_of, key_of
+from tests.servers import patient
 
 OVERHEAD = 100
 
@@ -32,7 +33,7 @@ class TestRedisIndexTier(TierContract):
     def _on_a_server(self, redis_server: str) -> None:
         @asynccontextmanager
         async def empty(space: KnobSpace) -> AsyncIterator[Tier]:
-            connection = connect(redis_server)
+            connection = patient(redis_server)
             tier = RedisIndexTier(connection, space, options=options())
             yield tier
             await connection.flushdb()
@@ -43,20 +44,20 @@ class TestRedisIndexTier(TierContract):
 
 async def test_two_processes_share_entries_and_settings(redis_server: str) -> None:
     same = options()
-    one, other = (RedisIndexTier(connect(redis_server), SPACE, options=same) for _ in range(2))
+    one, other = (RedisIndexTier(patient(redis_server), SPACE, options=same) for _ in range(2))
     await one.store(key_of(1), answer_of(1, 10, START), START)
     assert await other.lookup(key_of(1), START) is not None
     await other.apply(KnobSettings(5_000.0, 30.0, 0.25), START)
     assert await one.settings() == KnobSettings(5_000.0, 30.0, 0.25)
     assert await one.lookup(key_of(1), START + 30) is None
-    late = RedisIndexTier(connect(redis_server), SPACE, options=same)  # does not set its defaults over theirs
+    late = RedisIndexTier(patient(redis_server), SPACE, options=same)  # does not set its defaults over theirs
     assert await late.settings() == KnobSettings(5_000.0, 30.0, 0.25)
     for tier in (one, other, late):
         await tier.close()
 
 
 async def test_shards_share_the_capacity_out(redis_server: str) -> None:
-    tier = RedisIndexTier(connect(redis_server), SPACE, options=options(shards=4))
+    tier = RedisIndexTier(patient(redis_server), SPACE, options=options(shards=4))
     taken = await tier.apply(KnobSettings(8_203.0, 1_000.0, 0.0), START)
     assert taken.cache_size == 8_200.0
     for number in range(200):
@@ -71,7 +72,7 @@ async def test_shards_share_the_capacity_out(redis_server: str) -> None:
 
 
 async def test_a_server_that_forgets_scripts_or_everything_is_gone_on_with(redis_server: str) -> None:
-    connection = connect(redis_server)
+    connection = patient(redis_server)
     tier = RedisIndexTier(connection, SPACE, options=options())
     await tier.store(key_of(1), answer_of(1, 10, START), START)
     await connection.script_flush()
@@ -91,7 +92,7 @@ async def test_a_server_that_is_not_there_is_a_tier_error() -> None:
 
 
 async def test_what_others_wrote_under_our_names_is_a_tier_error(redis_server: str) -> None:
-    connection, mine = connect(redis_server), options()
+    connection, mine = patient(redis_server), options()
     tier = RedisIndexTier(connection, SPACE, options=mine)
     await tier.store(key_of(1), answer_of(1, 10, START), START)
     await connection.hset(f"{mine.prefix}:{{{mine.prefix}:0}}:body", key_of(1).id, b"nonsense")
@@ -116,7 +117,7 @@ def test_a_url_of_another_form_is_refused_without_its_password(url: str, words: 
 
 
 async def test_an_entry_counts_for_what_a_server_takes_for_it(own_redis_server: str) -> None:
-    connection, entries, body = connect(own_redis_server), 8_000, 500
+    connection, entries, body = patient(own_redis_server), 8_000, 500
     await connection.flushall()
     await connection.config_set("maxmemory", 0)  # others may have set a limit there
     tier = RedisIndexTier(connection, SPACE)

@@ -16,7 +16,7 @@ from caches.tiers.tier import Tier, TierError
 from tests.caches.tiers.server_contract import MEBIBYTE, OPTIONS, roomy
 from tests.caches.tiers.test_redis_index import options
 from tests.contracts.tier_contract import SPACE, START, answer_of, key_of
-from tests.servers import Sentinels, free_port, tells, wait_until
+from tests.servers import Sentinels, free_port, patient, tells, wait_until
 
 MAKERS: dict[str, Callable[[Connection], Tier]] = {
     "index": lambda connection: RedisIndexTier(connection, SPACE, options=options()),
@@ -28,7 +28,7 @@ SETTINGS = KnobSettings(5 * MEBIBYTE, 30.0, 0.25)
 @pytest.mark.slow  # a quarter of a minute: so long a sentinel takes to demote the old master
 async def test_tiers_follow_the_master(redis_sentinel: Sentinels) -> None:
     servers = redis_sentinel
-    tiers = [make(connect(servers.url)) for make in MAKERS.values()]
+    tiers = [make(patient(servers.url)) for make in MAKERS.values()]
     for tier in tiers:
         assert await tier.apply(SETTINGS, START) == SETTINGS
         await tier.store(key_of(1), answer_of(1, 10, START), START)
@@ -59,7 +59,7 @@ async def when_reached(tier: Tier) -> object:
 
 @pytest.mark.parametrize("mode", MAKERS)
 async def test_a_master_that_the_sentinel_does_not_know_is_a_tier_error(redis_sentinel: Sentinels, mode: str) -> None:
-    tier = MAKERS[mode](connect(redis_sentinel.url.replace("mymaster", "yours")))
+    tier = MAKERS[mode](patient(redis_sentinel.url.replace("mymaster", "yours")))
     with pytest.raises(TierError, match="No master found for 'yours'"):
         await tier.lookup(key_of(1), START)
     await tier.close()
@@ -73,7 +73,7 @@ async def test_a_sentinel_that_is_not_there_is_a_tier_error() -> None:
 
 
 async def test_more_calls_than_connections_wait_for_each_other(redis_sentinel: Sentinels) -> None:
-    tier = MAKERS["index"](connect(redis_sentinel.url, timeout_seconds=5.0))
+    tier = MAKERS["index"](patient(redis_sentinel.url))
     await tier.store(key_of(1), answer_of(1, 10, START), START)
     found = await asyncio.gather(*(tier.lookup(key_of(1), START) for _ in range(1_000)))
     assert all(one is not None for one in found)

@@ -19,7 +19,7 @@ from caches.tiers.redis_server import RedisServerTier
 from caches.tiers.tier import Answer, TierError
 from tests.caches.tiers.server_contract import MEBIBYTE, OPTIONS, ServerContract, on_server, roomy
 from tests.contracts.tier_contract import ROOM, SPACE, START, Subject, answer_of, key_of
-from tests.servers import free_port, redis_running
+from tests.servers import free_port, patient, redis_running
 
 ROOMY = roomy(SPACE)
 
@@ -43,7 +43,7 @@ def plain(own_redis_server: str) -> Iterator[redis.Redis]:
 
 @asynccontextmanager
 async def tier_on(url: str) -> AsyncIterator[RedisServerTier]:
-    tier = RedisServerTier(connect(url), ROOMY, options=OPTIONS)
+    tier = RedisServerTier(patient(url), ROOMY, options=OPTIONS)
     try:
         yield tier
     finally:
@@ -76,7 +76,7 @@ async def test_other_limits_than_those_of_the_settings_found_hold(plain: redis.R
     async with tier_on(own_redis_server) as tier:
         await tier.apply(KnobSettings(9 * MEBIBYTE, 60.0, 0.5), START)
     space = replace(ROOMY, cache_size=replace(ROOMY.cache_size, high=6 * MEBIBYTE, default=5 * MEBIBYTE))
-    other = RedisServerTier(connect(own_redis_server), space, options=OPTIONS)
+    other = RedisServerTier(patient(own_redis_server), space, options=OPTIONS)
     assert await other.settings() == KnobSettings(6 * MEBIBYTE, 60.0, 0.5)
     await other.close()
 
@@ -180,7 +180,7 @@ async def test_a_server_without_memory_for_any_entry_refuses(plain: redis.Redis,
 
 
 async def test_a_floor_below_what_the_empty_server_takes_is_refused(plain: redis.Redis, own_redis_server: str) -> None:
-    tier = RedisServerTier(connect(own_redis_server), roomy(SPACE, 500_000.0), options=OPTIONS)
+    tier = RedisServerTier(patient(own_redis_server), roomy(SPACE, 500_000.0), options=OPTIONS)
     with pytest.raises(InputError, match=r"cache_size\.low: got 500000 bytes, expected at least \d+: the empty"):
         await tier.begin()
     assert plain.config_get("maxmemory") == {"maxmemory": "0"}

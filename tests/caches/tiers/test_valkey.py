@@ -8,13 +8,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from caches.knobs import KnobSpace
-from caches.tiers.redis_connection import connect
 from caches.tiers.redis_index import RedisIndexTier
 from caches.tiers.tier import Tier
 from tests.caches.tiers.server_contract import ServerContract, on_server
 from tests.caches.tiers.test_redis_index import entry_bytes, options
 from tests.contracts.tier_contract import Subject, TierContract
-from tests.servers import tells
+from tests.servers import patient, tells
 
 
 class TestIndexMode(TierContract):
@@ -22,7 +21,7 @@ class TestIndexMode(TierContract):
     def _on_a_server(self, valkey_server: str) -> None:
         @asynccontextmanager
         async def empty(space: KnobSpace) -> AsyncIterator[Tier]:
-            connection = connect(valkey_server)
+            connection = patient(valkey_server)
             tier = RedisIndexTier(connection, space, options=options())
             try:
                 yield tier
