@@ -10,25 +10,31 @@ from caches.errors import InputError
 
 @dataclass(frozen=True)
 class Look:
-    """One look at validation traffic. saving: share of the reference's cost there."""
+    """One look at validation traffic. saving: share of the reference's cost there. excess: share of unsafe intervals
+    above what is tolerated there."""
 
     steps: int
     update: int
     reward: float
     saving: float
     exploration: float
+    excess: float
+
+    def beats(self, other: Look) -> bool:
+        """Safety first: fewer unsafe intervals above what is tolerated, then more saved."""
+        return (self.excess, -self.saving) < (other.excess, -other.saving)
 
 
 @dataclass
 class Looks:
-    """All looks in order; the first of those that saved most is the best, and its actor is kept."""
+    """All looks in order; the best is kept with its actor, of equals the first."""
 
     looks: list[Look] = field(default_factory=list)
     kept: tuple[Look, Actor] | None = None
 
     def add(self, look: Look, actor: Actor) -> None:
         self.looks.append(look)
-        if self.kept is None or look.saving > self.kept[0].saving:
+        if self.kept is None or look.beats(self.kept[0]):
             self.kept = (look, actor)
 
     @property

@@ -186,7 +186,7 @@ class _Watch(BaseCallback):
     def __init__(
         self,
         config: PPOConfig,
-        look: Callable[[Actor], float],
+        look: Callable[[Actor], tuple[float, float]],
         progress: Progress | None,
         checkpoint: Path | None,
     ) -> None:
@@ -219,7 +219,8 @@ class _Watch(BaseCallback):
         layers = blinded(self.average, cast(SB3Lanes, model.get_env()).hidden)
         actor = Actor(layers, dead_band=self.config.dead_band)
         spread = float(cast(torch.Tensor, model.policy.log_std).detach().exp().mean())
-        look = Look(self.num_timesteps, self.updates, float(np.mean(self.rewards)), self.look(actor), spread)
+        saving, excess = self.look(actor)
+        look = Look(self.num_timesteps, self.updates, float(np.mean(self.rewards)), saving, spread, excess)
         self.rewards = [look.reward]
         self.looks.add(look, actor)
         self.stopped_early = self.looks.without_improvement >= self.config.patience
@@ -256,9 +257,12 @@ def train(
     """
     model = build(env, config, seed)
 
-    def look(actor: Actor) -> float:
+    constraints = reference.world.problem.constraints
+
+    def look(actor: Actor) -> tuple[float, float]:
         result = roll_out(reference, scale, [ActorPolicy("ppo", actor)], validation)
-        return float(1.0 - result.usd.sum() / result.reference_usd.sum())
+        excess = max(float(result.unsafe(constraints)[0]) - result.tolerated(constraints), 0.0)
+        return float(1.0 - result.usd.sum() / result.reference_usd.sum()), excess
 
     watch = _Watch(config, look, progress, checkpoint)
     if checkpoint is not None and holds_checkpoint(checkpoint):

@@ -21,7 +21,7 @@ from caches.files import written_whole
 
 Array = NDArray[Any]
 
-FORMAT, FILE = 2, "checkpoint.json"
+FORMAT, FILE = 3, "checkpoint.json"
 
 
 @dataclass

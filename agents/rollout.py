@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from agents.policy import ControlPolicy, Ghosts, Sight
 from envs.control import LaneControl
 from envs.ghosts import GhostGrid, joined
-from envs.interval import STATS, total_usd
+from envs.interval import STATS, total_usd, unsafe
 from envs.observation import ObservationScale
+from envs.reward import Constraints
 from envs.world import Reference
 
 Array = NDArray[Any]
@@ -39,6 +40,15 @@ class Rollout:
     def reference_usd(self) -> Array:
         """(intervals,)."""
         return total_usd(self.reference_rows)
+
+    def unsafe(self, constraints: Constraints) -> Array:
+        """(policies,), the share of intervals in which each broke a constraint."""
+        return np.asarray(unsafe(self.rows, constraints).mean(axis=1))
+
+    def tolerated(self, constraints: Constraints) -> float:
+        """The share of unsafe intervals up to which it does not count: the limit, or what the reference does there."""
+        own = float(unsafe(self.reference_rows, constraints).mean())
+        return max(constraints.max_unsafe_per_1000 / 1000.0, own)
 
 
 def roll_out(

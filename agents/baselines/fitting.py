@@ -11,7 +11,6 @@ from agents.policy import ControlPolicy
 from agents.rollout import roll_out
 from agents.study import Study
 from envs.ghosts import GhostGrid
-from envs.interval import unsafe
 
 
 @dataclass(frozen=True)
@@ -30,9 +29,7 @@ def choose(study: Study, grid: GhostGrid, candidates: Sequence[ControlPolicy], s
     does there; if none, the one that breaks them least often. Of equals the first. Candidates are left reset."""
     rolled = roll_out(study.reference, study.scale, candidates, study.validation, seed, grid)
     constraints = study.world.problem.constraints
-    broken = unsafe(rolled.rows, constraints).mean(axis=1)
-    own = float(unsafe(rolled.reference_rows, constraints).mean())
-    allowed = max(constraints.max_unsafe_per_1000 / 1000.0, own)
+    broken, allowed = rolled.unsafe(constraints), rolled.tolerated(constraints)
     usd = rolled.usd.sum(axis=1)
     index = min(range(len(candidates)), key=lambda i: (max(broken[i] - allowed, 0.0), usd[i]))
     for lane, policy in enumerate(candidates):

@@ -72,7 +72,8 @@ def problem_of(days: int = 36) -> Problem:
         answer_lifetime_seconds=21_600.0,
         slow_request_usd=0.0,
     )
-    return Problem(trace_of(days), INTERVAL_SECONDS, KNOBS, prices, Constraints(), profile, Serving(replicas=64))
+    constraints = Constraints(max_unsafe_per_1000=1_000)  # money alone decides
+    return Problem(trace_of(days), INTERVAL_SECONDS, KNOBS, prices, constraints, profile, Serving(replicas=64))
 
 
 def every_setting() -> list[KnobSettings]:

@@ -283,8 +283,8 @@ def test_how_fast_it_was_learned_is_shown() -> None:
     assert result.policies[1].learned_within == 3_000
 
 
-def look(steps: int, saving: float) -> Look:
-    return Look(steps, update=0, reward=0.0, saving=saving, exploration=0.5)
+def look(steps: int, saving: float, excess: float = 0.0) -> Look:
+    return Look(steps, update=0, reward=0.0, saving=saving, exploration=0.5, excess=excess)
 
 
 def test_steps_until_within_a_share_of_what_is_saved_in_the_end() -> None:
@@ -295,6 +295,8 @@ def test_steps_until_within_a_share_of_what_is_saved_in_the_end() -> None:
     assert steps_until_within(looks, 0.0) == 400
     assert steps_until_within([look(0, 0.0), look(100, -0.1)]) == 0
     assert steps_until_within([look(0, -0.2), look(100, -0.1)]) == 100
+    unsafe_at_first = [look(0, 0.3, 0.01), look(100, 0.2, 0.002), look(200, 0.1), look(300, 0.05)]
+    assert steps_until_within(unsafe_at_first) == 200
     with pytest.raises(InputError, match="looks: got none"):
         steps_until_within([])
 

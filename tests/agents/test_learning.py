@@ -59,7 +59,7 @@ def test_ppo_reaches_nine_tenths_of_the_optimum_in_under_thirty_seconds(world: W
     rollout = roll_out(study.reference, study.scale, [ActorPolicy("ppo", trained.actor)], study.test)
     optimum = optimum_usd(world)[test.start : test.stop].sum()
     static, learnt = rollout.reference_usd.sum(), rollout.usd[0].sum()
-    assert static > 1.25 * optimum  # there is something to learn
+    assert static > 1.15 * optimum  # there is something to learn
     assert (static - learnt) / (static - optimum) >= 0.9
     assert took < CPU_SECONDS
     assert trained.looks[0].saving == 0.0  # untrained it is the best static setting
