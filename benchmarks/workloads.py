@@ -218,7 +218,7 @@ TWITTER_ALONE = Workload(
         "serving": {"profile": "qwen-7b-a100", "replicas": 32},
         "prices": {"answer_lifetime_seconds": 14_400, "slow_request_usd": 0.001},
         "constraints": {"p99_ttft_seconds": 3.0, "max_unsafe_per_1000": 5},
-        "ppo": {"total_steps": 20_000, "lanes": 16, "horizon": 64, "starts": 8, "evaluate_every": 4},
+        "ppo": {"total_steps": 100_000, "lanes": 16, "horizon": 64, "starts": 8},
     },
     beats=False,
     facts=(
@@ -258,7 +258,7 @@ MOONCAKE_CHAT = Workload(
         },
         "serving": {"profile": "qwen2.5-7b-a100", "replicas": 8},
         "constraints": {"p99_ttft_seconds": 14.0, "max_unsafe_per_1000": 10},
-        "ppo": {"total_steps": 20_000, "lanes": 16, "horizon": 32, "starts": 4, "evaluate_every": 4},
+        "ppo": {"total_steps": 60_000, "lanes": 16, "horizon": 32, "starts": 4},
     },
     beats=False,
     facts=(
