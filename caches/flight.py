@@ -98,8 +98,13 @@ class Flights(Generic[Result]):
         flight = self._by_name[name] = Flight()
         return flight, True
 
-    def land(self, name: bytes) -> None:
-        """The next of that name leads a new one."""
+    def land(self, name: bytes, flight: Flight[Result]) -> None:
+        """The next of that name leads a new one, unless another has taken this one's place already."""
+        if self._by_name.get(name) is flight:
+            del self._by_name[name]
+
+    def abandon(self, name: bytes) -> None:
+        """Whoever follows still follows, but the next of that name leads a new one."""
         self._by_name.pop(name, None)
 
     def __len__(self) -> int:

@@ -161,6 +161,11 @@ class InProcessCache(Generic[K, V]):
     def stats(self) -> CacheStats:
         return CacheStats(**self._counts, entries=len(self._by_touch), used_bytes=self._used_bytes)
 
+    def peek(self, key: K) -> V | None:
+        """What is held under this key after the last call, however old. Touches and counts nothing."""
+        entry = self._by_touch.get(key)
+        return None if entry is None else entry.value
+
     def items(self) -> list[tuple[K, V]]:
         """What is held after the last call, least recently touched first."""
         return [(key, entry.value) for key, entry in self._by_touch.items()]

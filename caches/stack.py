@@ -12,16 +12,15 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from caches.flight import Flight, Flights, LeaderGone
-from caches.keys.request_key import Partition, RequestKey
+from caches.invalidation import Invalidations, Passage, What
+from caches.keys.request_key import RequestKey
 from caches.place import Place
-from caches.tiers.lease import Claim, Lease
-from caches.tiers.tier import Answer, TierError
-
-POLL_SECONDS = 0.02
+from caches.tiers.lease import Lease
+from caches.tiers.tier import Answer, Found
+from caches.turns import our_turn, waited
 
 
 @dataclass(frozen=True)
@@ -35,14 +34,16 @@ class StackRules:
 
 @dataclass(frozen=True)
 class Served:
-    """tier: that answered; None for the backend, also where another request's call was waited for. age_seconds: since
-    the answer was written. refresh_due: whether this request should renew the entry, off its own path."""
+    """tier: that answered; None for the backend, also where another request's call was waited for. level: of that tier,
+    as its place says; 0 for the backend. age_seconds: since the answer was written. refresh_due: whether this request
+    should renew the entry, off its own path."""
 
     answer: Answer
     tier: str | None
     age_seconds: float
     similarity: float = 1.0
     refresh_due: bool = False
+    level: int = 0
 
 
 Call = Callable[[Flight[Served]], Awaitable[Answer]]
@@ -63,6 +64,7 @@ class Stack:
         self.places, self._rules, self._lease = tuple(places), rules, lease
         self._clock, self._random = clock, random.Random(seed)
         self._flights: Flights[Served] = Flights()
+        self._invalidations = Invalidations(self.places, self._flights.abandon)
         slow = [depth for depth, place in enumerate(self.places) if not place.at_once]
         self._quick = min(slow, default=len(self.places))  # tiers that every request asks for itself
         self._work: set[asyncio.Future[Served]] = set()
@@ -72,25 +74,42 @@ class Stack:
         return await self._lookup(key, max_age_seconds, range(len(self.places)))
 
     async def _lookup(self, key: RequestKey, max_age_seconds: float | None, depths: range) -> Served | None:
-        now = self._clock()
         for depth in depths:
-            place = self.places[depth]
-            found = await place.lookup(key, now)
-            if found is None:
-                continue
-            age = now - found.answer.written_seconds
-            lifetime = self._lifetime(key, found.answer, await place.ttl_seconds())
-            if age >= lifetime or (max_age_seconds is not None and age > max_age_seconds):
-                continue
-            if found.similarity == 1.0:
-                for above in self.places[:depth]:
-                    await above.store(key, found.answer, now)
-            due = self._due(found.answer, age, lifetime)
-            return Served(found.answer, place.tier.name, max(age, 0.0), found.similarity, due)
+            if depth == 0:  # there is nothing above to keep it in
+                served = await self._look(key, max_age_seconds, depth, None)
+            else:
+                with self.passage(key, copied=True) as passage:
+                    served = await self._look(key, max_age_seconds, depth, passage)
+            if served is not None:
+                return served
         return None
+
+    async def _look(
+        self, key: RequestKey, max_age_seconds: float | None, depth: int, passage: Passage | None
+    ) -> Served | None:
+        now, place = self._clock(), self.places[depth]
+        found = await place.lookup(key, now)
+        if found is None:
+            return None
+        age = now - found.answer.written_seconds
+        lifetime = self._lifetime(key, found.answer, await place.ttl_seconds())
+        if age >= lifetime or (max_age_seconds is not None and age > max_age_seconds):
+            return None
+        if found.similarity == 1.0 and passage is not None:
+            await passage.keep(lambda: self._copied(key, found, depth, now))
+        due = self._due(found.answer, age, lifetime)
+        return Served(found.answer, place.tier.name, max(age, 0.0), found.similarity, due, place.level)
+
+    async def _copied(self, key: RequestKey, found: Found, depth: int, now_seconds: float) -> None:
+        for above in self.places[:depth]:
+            await above.store(found.stored_by(key), found.answer, now_seconds)
 
     async def store(self, key: RequestKey, answer: Answer) -> None:
         """In every tier."""
+        with self.passage(key) as passage:
+            await passage.keep(lambda: self._stored(key, answer))
+
+    async def _stored(self, key: RequestKey, answer: Answer) -> None:
         now = self._clock()
         await asyncio.gather(*(place.store(key, answer, now) for place in self.places))
 
@@ -131,30 +150,33 @@ class Stack:
             flight.unfollow()
 
     async def delete(self, key: RequestKey) -> bool:
-        """From every tier; whether any had it. A tier that cannot be reached keeps it until it can."""
-        gone = [await place.ask(place.tier.delete, key) for place in self.places]
-        return any(gone)
+        """From every tier; whether any had it."""
+        return any((await self.clear(key)).values())
 
-    async def clear(self, partition: Partition) -> int:
-        """From every tier; the largest number that one of them held."""
-        gone = [await place.ask(place.tier.clear, partition) for place in self.places]
-        return max((number for number in gone if number is not None), default=0)
+    async def clear(self, what: What) -> dict[str, int | None]:
+        """An invalidation, see caches/invalidation.py: by tier, how many entries were removed. A tier that could not be
+        reached (None) keeps them until it can."""
+        return await self._invalidations.clear(what)
+
+    async def count(self, what: What) -> dict[str, int | None]:
+        """By tier, how many entries `clear` would remove now; None for one that could not be reached."""
+        return await self._invalidations.count(what, self._clock())
 
     async def tend(self) -> bool:
         """A step of housekeeping in every tier; whether any has more to do."""
-        more = []
-        for place in self.places:
-            more.append(await place.ask(place.tier.tend, self._clock()))
-            await place.tend_ttl()
-        return any(more)
+        return any([await place.tend(self._clock()) for place in self.places])
 
     async def close(self) -> None:
+        await self.end_work()
+        for place in self.places:
+            await place.tier.close()
+
+    async def end_work(self) -> None:
+        """Gives up the calls on their way."""
         work = list(self._work)
         for one in work:
             one.cancel()
         await asyncio.gather(*work, return_exceptions=True)  # a lease is given back before its connection goes
-        for place in self.places:
-            await place.tier.close()
 
     async def _lead(self, work: Coroutine[None, None, Served], flight: Flight[Served]) -> Served:
         """In a task of its own: when this request is given up while others follow, it goes on for them."""
@@ -176,15 +198,19 @@ class Stack:
                 return served
             if self._lease is None:
                 return await self._called(key, flight, call)
-            theirs = await self._waited(self._lease, key, max_age_seconds)
-            return theirs or await self._called_by_one(self._lease, key, flight, call)
+            served = await waited(self._lease, key.id, lambda: self.lookup(key, max_age_seconds))
+            if served is not None:
+                return served
+            async with our_turn(self._lease, key.id):
+                return await self._called(key, flight, call)
 
         return self._ended(key, flight, sought())
 
     async def _ended(self, key: RequestKey, flight: Flight[Served], work: Awaitable[Served]) -> Served:
         """Tells those who follow how it ended."""
         try:
-            served = await work
+            with self.passage(key, copied=True):  # so that nobody joins it who asks after an invalidation
+                served = await work
             flight.finish(served)
             return served
         except asyncio.CancelledError:
@@ -194,39 +220,17 @@ class Stack:
             flight.fail(error)
             raise
         finally:
-            self._flights.land(key.id)
+            self._flights.land(key.id, flight)
 
     async def _called(self, key: RequestKey, flight: Flight[Served], call: Call) -> Served:
-        answer = await call(flight)
-        await self.store(key, answer)
+        with self.passage(key) as passage:
+            answer = await call(flight)
+            await passage.keep(lambda: self._stored(key, answer))
         return self._fresh(answer)
 
-    async def _called_by_one(self, lease: Lease, key: RequestKey, flight: Flight[Served], call: Call) -> Served:
-        """Of all processes; the lease is ours, or cannot be had."""
-        keeping, done = asyncio.ensure_future(_keep(lease, key.id)), False
-        try:
-            served = await self._called(key, flight, call)
-            done = True
-            return served
-        finally:
-            keeping.cancel()
-            with suppress(TierError):
-                await lease.give(key.id, done)
-
-    async def _waited(self, lease: Lease, key: RequestKey, max_age_seconds: float | None) -> Served | None:
-        """The answer that another process made while this one asked or waited. None where the call is for us to make:
-        the lease is ours, or nobody can say whose it is."""
-        with suppress(TierError):
-            while (claim := await lease.take(key.id)) is Claim.HELD:
-                await asyncio.sleep(POLL_SECONDS)
-            if claim is Claim.MINE:
-                return None
-            found = await self.lookup(key, max_age_seconds)
-            if found is not None:
-                return found
-            while await lease.take(key.id, again=True) is Claim.HELD:
-                await asyncio.sleep(POLL_SECONDS)
-        return None
+    def passage(self, key: RequestKey, *, copied: bool = False) -> Passage:
+        """For whoever brings an answer into the tiers by himself, so that no invalidation misses it."""
+        return Passage(self._invalidations, key, copied=copied)
 
     def _fresh(self, answer: Answer) -> Served:
         return Served(answer, None, max(self._clock() - answer.written_seconds, 0.0))
@@ -242,12 +246,3 @@ class Stack:
         K. Lowenstein, Optimal probabilistic cache stampede prevention, VLDB 2015)."""
         early = -self._rules.refresh_beta * answer.compute_seconds * math.log(1.0 - self._random.random())
         return age + early >= lifetime
-
-
-async def _keep(lease: Lease, name: bytes) -> None:
-    """Renews a lease three times in its lifetime, until cancelled or lost."""
-    with suppress(TierError):
-        while True:
-            await asyncio.sleep(lease.lifetime_seconds / 3.0)
-            if not await lease.renew(name):
-                return

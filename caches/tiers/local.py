@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from caches.in_process import InProcessCache
-from caches.keys.request_key import Partition, RequestKey
+from caches.keys.request_key import RequestKey
 from caches.knobs import KnobSettings, KnobSpace
 from caches.stats import CacheStats
 from caches.tiers.limits import within
+from caches.tiers.selection import Labelled, Selection
+
+LOOKED_AT = 2_000  # entries between two turns of the event loop; they take about a millisecond
 
 
-class Owned(Protocol):
-    """An entry."""
+class Kept(Protocol):
+    """An entry. stored_by: what an invalidation selects it by."""
 
     @property
-    def partition(self) -> Partition: ...
+    def stored_by(self) -> Labelled: ...
 
 
-E = TypeVar("E", bound=Owned)
+E = TypeVar("E", bound=Kept)
 
 
 class LocalTier(Generic[E]):
@@ -41,9 +46,20 @@ class LocalTier(Generic[E]):
     async def delete(self, key: RequestKey) -> bool:
         return self._cache.delete(key.id, self._now)
 
-    async def clear(self, partition: Partition) -> int:
-        gone = [name for name, entry in self._cache.items() if entry.partition == partition]
-        return sum(self._cache.delete(name, self._now) for name in gone)
+    async def clear(self, selection: Selection) -> int:
+        return sum([self._cache.delete(name, self._now) async for name in self._selected(selection)])
+
+    async def count(self, selection: Selection) -> int:
+        return sum([1 async for _ in self._selected(selection)])
+
+    async def _selected(self, selection: Selection) -> AsyncIterator[bytes]:
+        """Of what is held now, what is selected and there when its turn comes."""
+        for place, name in enumerate(self._cache.resident(), 1):
+            entry = self._cache.peek(name)
+            if entry is not None and selection.takes(entry.stored_by):
+                yield name
+            if place % LOOKED_AT == 0:
+                await asyncio.sleep(0)
 
     async def apply(self, settings: KnobSettings, now_seconds: float) -> KnobSettings:
         self._aim = within(settings, self._space)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from caches.in_process import InProcessCache
@@ -10,16 +11,27 @@ from caches.keys.request_key import Partition, RequestKey
 from caches.knobs import KnobSpace
 from caches.tiers.limits import within
 from caches.tiers.local import LocalTier
+from caches.tiers.selection import label_bytes
 from caches.tiers.tier import Answer, Found
 
 
-class _Entry(NamedTuple):
+class _Labels(NamedTuple):
     partition: Partition
+    model: str
+    tags: frozenset[str]
+
+
+_labels = lru_cache(4_096)(_Labels)  # entries of the same labels share one object
+
+
+class _Entry(NamedTuple):
+    stored_by: _Labels
     answer: Answer
 
 
 class MemoryTier(LocalTier[_Entry]):
-    """Entries are not copied: a body is bytes. entry_overhead_bytes: counted for each entry beside its body."""
+    """Entries are not copied: a body is bytes. entry_overhead_bytes: counted for each entry beside its body and labels
+    (`label_bytes`)."""
 
     def __init__(
         self, space: KnobSpace, name: str = "memory", entry_overhead_bytes: int = 512, most_removed: int = 1_000
@@ -33,7 +45,7 @@ class MemoryTier(LocalTier[_Entry]):
 
     async def lookup(self, key: RequestKey, now_seconds: float) -> Found | None:
         entry = self._cache.get(key.id, self._clock(now_seconds))
-        return None if entry is None else Found(entry.answer)
+        return None if entry is None else Found(entry.answer, tags=entry.stored_by.tags)
 
     async def batch_lookup(self, keys: Sequence[RequestKey], now_seconds: float) -> list[Found | None]:
         return [await self.lookup(key, now_seconds) for key in keys]
@@ -48,7 +60,8 @@ class MemoryTier(LocalTier[_Entry]):
         """Nothing is held but memory."""
 
     def _keep(self, keep: Callable[..., bool], key: RequestKey, answer: Answer, now_seconds: float) -> bool:
-        now, size = self._clock(now_seconds), answer.size_bytes + self._overhead
+        now, size = self._clock(now_seconds), answer.size_bytes + label_bytes(key) + self._overhead
         if answer.outlived(self._cache.ttl_seconds, now):
             return False
-        return keep(key.id, _Entry(key.partition, answer), size, now, answer.ttl_seconds, answer.written_seconds)
+        entry = _Entry(_labels(key.partition, key.model, key.tags), answer)
+        return keep(key.id, entry, size, now, answer.ttl_seconds, answer.written_seconds)

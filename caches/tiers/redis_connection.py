@@ -80,7 +80,18 @@ class _Waiting:
 
 
 class _WaitingCluster(_Waiting, RedisCluster):  # type: ignore[misc]  # two of its own bases disagree
-    """Of all nodes together."""
+    """Of all nodes together. The first calls wait until it is known which node has what: before that redis-py asks any
+    node, and closes the connections of all calls when several of them were sent on to another one."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._knows_nodes = False
+
+    async def execute_command(self, *arguments: Any, **options: Any) -> Any:
+        if not self._knows_nodes:
+            await self.initialize()  # of calls at the same time one asks, and the others wait for it
+            self._knows_nodes = True
+        return await super().execute_command(*arguments, **options)
 
 
 class _WaitingRedis(_Waiting, Redis):  # type: ignore[misc]

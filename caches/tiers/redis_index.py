@@ -6,25 +6,27 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from redis.exceptions import ResponseError
 
-from caches.keys.request_key import Partition, RequestKey
+from caches.keys.request_key import RequestKey
 from caches.knobs import KnobSettings, KnobSpace
 from caches.stats import CacheStats
 from caches.tiers import redis_scripts
 from caches.tiers.limits import within
 from caches.tiers.redis_connection import Connection, evaluated, reached
-from caches.tiers.redis_entry import packed, unpacked
+from caches.tiers.redis_entry import condition, packed, unpacked
+from caches.tiers.selection import Selection, label_bytes
 from caches.tiers.tier import Answer, Found
 
 KEPT_SECONDS = 30 * 86_400  # a shard that nothing was stored in for so long goes as a whole
-KEYS = ("settings", "body", "size", "own", "written", "touch", "meta")
+KEYS = ("settings", "body", "size", "own", "written", "touch", "meta", "note", "left")
 SCAN = 1_000
 AT_ONCE = 32  # lookups on their way, each on a connection of its own
+AT_ONCE_IN_SCRIPT = 128  # entries of an invalidation, for which others wait about a millisecond
 
 
 class _Forgotten(Exception):
@@ -35,7 +37,8 @@ class _Forgotten(Exception):
 class RedisIndexOptions:
     """prefix: of all keys. shards: parts with an equal share of the capacity, each on one node of a cluster; one on a
     single server, so that the order of touches is exact. entry_overhead_bytes: of memory that an entry takes beside
-    its body, as measured on a server. most_removed: entries in one call of `tend` and shard."""
+    its body and labels (`label_bytes`), as measured on a server. most_removed: entries in one call of `tend` and
+    shard."""
 
     prefix: str = "setpoint"
     shards: int = 1
@@ -59,13 +62,13 @@ class RedisIndexTier:
 
     async def lookup(self, key: RequestKey, now_seconds: float) -> Found | None:
         entry, expired = await self._run(redis_scripts.LOOKUP, self._shard(key), key.id, now_seconds)
-        hit = entry is not None
-        self._counts.update(expirations=expired, hits=int(hit), misses=int(not hit))
-        if not hit:
-            return None
-        answer = unpacked(entry)
-        self._counts.update(hit_bytes=answer.size_bytes)
-        return Found(answer)
+        found = None if entry is None else unpacked(entry)
+        self._counts.update(expirations=expired, hits=int(found is not None), misses=int(found is None))
+        if found is not None:
+            self._counts.update(hit_bytes=found.answer.size_bytes)
+        elif entry is not None:  # of another form
+            await self._run(redis_scripts.DELETE, self._shard(key), key.id)
+        return found
 
     async def batch_lookup(self, keys: Sequence[RequestKey], now_seconds: float) -> list[Found | None]:
         found: list[Found | None] = []
@@ -77,11 +80,18 @@ class RedisIndexTier:
         return bool(await self._run(redis_scripts.HOLDS, self._shard(key), key.id, now_seconds))
 
     async def store(self, key: RequestKey, answer: Answer, now_seconds: float) -> bool:
+        return await self._keep(key, answer, now_seconds, self.entry_bytes(key, answer))
+
+    def entry_bytes(self, key: RequestKey, answer: Answer) -> int:
+        """What an entry counts for."""
+        return answer.size_bytes + label_bytes(key) + self._options.entry_overhead_bytes
+
+    async def _keep(self, key: RequestKey, answer: Answer, now: float, size: int, note: bytes = b"") -> bool:
+        """note: see redis_scripts."""
         own = "" if answer.ttl_seconds is None else answer.ttl_seconds
-        size = answer.size_bytes + self._options.entry_overhead_bytes
         taken, evicted = await self._run(
-            *(redis_scripts.STORE, self._shard(key), key.id, now_seconds, answer.written_seconds),
-            *(own, size, packed(answer), KEPT_SECONDS),
+            *(redis_scripts.STORE, self._shard(key), key.id, now, answer.written_seconds),
+            *(own, size, packed(key, answer), KEPT_SECONDS, note),
         )
         self._counts.update(evictions=evicted, refusals=int(taken == 0))
         return bool(taken == 1)
@@ -95,16 +105,37 @@ class RedisIndexTier:
         self._counts.update(deletes=1)
         return bool(await self._run(redis_scripts.DELETE, self._shard(key), key.id))
 
-    async def clear(self, partition: Partition) -> int:
-        start, gone = partition.prefix, 0
-        for shard in range(self._options.shards):
-            async with reached(self.name):
-                names = [name async for name, _ in self._redis.hscan_iter(self._key(shard, "size"), count=SCAN)]
-            mine = [name for name in names if name.startswith(start)]
-            for first in range(0, len(mine), SCAN):
-                gone += int(await self._run(redis_scripts.DELETE, shard, *mine[first : first + SCAN]))
-        self._counts.update(deletes=gone)
+    async def clear(self, selection: Selection) -> int:
+        gone = 0
+        async for shard, ids in self._of_partition(selection):
+            step = await self._run(redis_scripts.CLEAR, shard, condition(selection), 1, *ids)
+            self._counts.update(deletes=step)  # at once: what comes after may fail
+            gone += step
         return gone
+
+    async def count(self, selection: Selection) -> int:
+        if selection.whole:
+            return sum([len(ids) async for _, ids in self._of_partition(selection)])
+        return sum(
+            [
+                await self._run(redis_scripts.CLEAR, shard, condition(selection), 0, *ids)
+                async for shard, ids in self._of_partition(selection)
+            ]
+        )
+
+    async def _of_partition(self, selection: Selection) -> AsyncIterator[tuple[int, list[bytes]]]:
+        """The ids of a partition, shard by shard, a few at a time. While a shard grows or shrinks, an id may come
+        twice; none that is there all the time is left out."""
+        start = selection.partition.prefix
+        for shard in range(self._options.shards):
+            cursor: Any = None
+            found: Any  # its names are bytes; their type says str too
+            while cursor != 0:
+                async with reached(self.name):
+                    cursor, found = await self._redis.hscan(self._key(shard, "size"), cursor or 0, count=SCAN)
+                ids = [name for name in found if name.startswith(start)]
+                for first in range(0, len(ids), AT_ONCE_IN_SCRIPT):
+                    yield shard, ids[first : first + AT_ONCE_IN_SCRIPT]
 
     async def apply(self, settings: KnobSettings, now_seconds: float) -> KnobSettings:
         taken = self._shared_out(within(settings, self._space))

@@ -1,4 +1,4 @@
-"""What a Redis server does in one step for a shard of the cache. Each script works on the same seven keys, which share
+"""What a Redis server does in one step for a shard of the cache. Each script works on the same nine keys, which share
 a hash tag and so one node of a cluster:
 
     1 settings  hash: capacity (binds now), aim (where it is going), ttl, warmup
@@ -8,6 +8,8 @@ a hash tag and so one node of a cluster:
     5 written   sorted set: id by the time of its write
     6 touch     sorted set: id by the number of its last touch
     7 meta      hash: touches so far, used bytes
+    8 note      hash: id -> what is to be told when the entry leaves, where it has such a note
+    9 left      set: notes of entries that have left, until somebody has seen to them
 
 Ages are judged by the caller's clock. Every entry that leaves does so through `remove`, so that `used` stays the sum of
 sizes.
@@ -15,14 +17,22 @@ sizes.
 
 from __future__ import annotations
 
+from caches.tiers.redis_entry import TAKEN
+
 FORGOTTEN = "NOSETTINGS"  # begins the error of a shard that has no settings (any more)
+NOTE_HEAD_BYTES = 48  # of a note; the id of its entry follows
 
 _COMMON = """
-local settings, body, size, own, written, touch, meta = unpack(KEYS)
+local settings, body, size, own, written, touch, meta, note, left = unpack(KEYS)
 local function remove(id)
   redis.call('HINCRBY', meta, 'used', -redis.call('HGET', size, id))
   for _, key in ipairs({body, size, own}) do redis.call('HDEL', key, id) end
   for _, key in ipairs({written, touch}) do redis.call('ZREM', key, id) end
+  local noted = redis.call('HGET', note, id)
+  if noted then
+    redis.call('HDEL', note, id)
+    redis.call('SADD', left, noted)
+  end
 end
 local function used() return tonumber(redis.call('HGET', meta, 'used') or '0') end
 local function setting(name) return tonumber(redis.call('HGET', settings, name)) end
@@ -70,8 +80,8 @@ return 1
 """
 )
 
-# ARGV: id, now, written, own lifetime or '', bytes, entry, seconds to keep the shard. Returns taken (1), larger than
-# the capacity (0) or too old (-1), and how many were evicted.
+# ARGV: id, now, written, own lifetime or '', bytes, entry, seconds to keep the shard, note or ''. Returns taken (1),
+# larger than the capacity (0) or too old (-1), and how many were evicted.
 STORE = (
     _BEGUN
     + """
@@ -84,6 +94,7 @@ if tonumber(ARGV[5]) > capacity then return {0, 0} end
 redis.call('HSET', body, id, ARGV[6])
 redis.call('HSET', size, id, ARGV[5])
 if mine then redis.call('HSET', own, id, ARGV[4]) end
+if ARGV[8] ~= '' then redis.call('HSET', note, id, ARGV[8]) end
 redis.call('ZADD', written, ARGV[3], id)
 redis.call('ZADD', touch, redis.call('HINCRBY', meta, 'touches', 1), id)
 redis.call('HINCRBY', meta, 'used', ARGV[5])
@@ -105,6 +116,25 @@ for _, id in ipairs(ARGV) do
   end
 end
 return gone
+"""
+)
+
+# ARGV: condition, whether to remove, ids. Returns how many of them are there and fulfil the condition.
+CLEAR = (
+    _COMMON
+    + TAKEN
+    + """
+local condition, found = cjson.decode(ARGV[1]), 0
+local every = next(condition) == nil  -- then no body has to be read
+for place = 3, #ARGV do
+  local id = ARGV[place]
+  local there = redis.call('HEXISTS', size, id) == 1
+  if there and (every or taken(redis.call('HGET', body, id), condition)) then
+    if ARGV[2] == '1' then remove(id) end
+    found = found + 1
+  end
+end
+return found
 """
 )
 
@@ -144,5 +174,38 @@ READ = (
     + """
 local found = redis.call('HMGET', settings, 'capacity', 'ttl', 'warmup')
 return {found[1], found[2], found[3], redis.call('ZCARD', touch), used()}
+"""
+)
+
+# ARGV: notes, as if their entries had left just now.
+LEAVE = (
+    _COMMON
+    + """
+for _, gone in ipairs(ARGV) do redis.call('SADD', left, gone) end
+"""
+)
+
+# ARGV: most to look at. Returns how many it looked at, and notes of entries that have left; where an entry is there with
+# the same note, stored again or not left at all, the note is dropped.
+LEFT = (
+    _COMMON
+    + f"""
+local some, gone = redis.call('SRANDMEMBER', left, ARGV[1]), {{}}
+for _, one in ipairs(some) do
+  if redis.call('HGET', note, string.sub(one, {NOTE_HEAD_BYTES + 1})) == one then
+    redis.call('SREM', left, one)
+  else
+    gone[#gone + 1] = one
+  end
+end
+return {{#some, gone}}
+"""
+)
+
+# ARGV: notes that have been seen to.
+SEEN_TO = (
+    _COMMON
+    + """
+for _, gone in ipairs(ARGV) do redis.call('SREM', left, gone) end
 """
 )

@@ -8,13 +8,14 @@ half of. All other errors are bugs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from caches.errors import SetpointError
-from caches.keys.request_key import Partition, RequestKey
+from caches.keys.request_key import RequestKey
 from caches.knobs import KnobSettings
 from caches.stats import CacheStats
+from caches.tiers.selection import Selection
 
 
 class TierError(SetpointError):
@@ -48,10 +49,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class Found:
-    """A hit. similarity: of the question asked to the one that was answered, in [0, 1]; 1 for an equal request."""
+    """A hit. similarity: of the question asked to the one that was answered, in [0, 1]; 1 for an equal request. tags:
+    of the request that stored it, so that a copy in another tier has them too."""
 
     answer: Answer
     similarity: float = 1.0
+    tags: frozenset[str] = field(default_factory=frozenset)
+
+    def stored_by(self, key: RequestKey) -> RequestKey:
+        """The equal request that stored it: this one, with its tags."""
+        return key if key.tags == self.tags else replace(key, tags=self.tags)
 
 
 class Tier(Protocol):
@@ -87,8 +94,14 @@ class Tier(Protocol):
     async def delete(self, key: RequestKey) -> bool:
         """Removes an entry; returns whether there was one. Counted."""
 
-    async def clear(self, partition: Partition) -> int:
-        """Removes all entries of a partition and returns how many; each counts as deleted."""
+    async def clear(self, selection: Selection) -> int:
+        """Removes all entries that are selected, by model and tags of the requests that stored them, and returns how
+        many; each counts as deleted. In bounded steps: others are served between them, and what they store meanwhile
+        may stay or go. Interrupted, it has removed a part, and can be called again."""
+
+    async def count(self, selection: Selection) -> int:
+        """How many entries `clear` would remove now. Touches and counts nothing. In bounded steps as well, so of a tier
+        that changes meanwhile it is an estimate."""
 
     async def apply(self, settings: KnobSettings, now_seconds: float) -> KnobSettings:
         """Aims at these settings and returns what was taken: within the tier's floors and ceilings. The warm-up ratio

@@ -19,7 +19,7 @@ async def test_the_first_leads_the_others_follow_until_it_has_landed() -> None:
     assert (first.followers, len(flights)) == (1, 2)
     waiting = asyncio.ensure_future(second.result())
     first.finish("answer")
-    flights.land(b"a")
+    flights.land(b"a", first)
     assert await waiting == "answer"
     assert flights.join(b"a")[1]
 

@@ -15,6 +15,7 @@ from caches.knobs import KnobSettings
 from caches.place import Place
 from caches.stack import Served, Stack, StackRules
 from caches.tiers.memory import MemoryTier
+from caches.tiers.selection import Selection
 from caches.tiers.tier import Answer, Found, TierError
 from caches.worth import WorthRule
 from tests.contracts.tier_contract import SPACE, START, answer_of, key_of
@@ -83,9 +84,9 @@ async def test_a_lower_tiers_answer_is_kept_above_with_its_age() -> None:
     answer = answer_of(1, 10, START)
     await lower.store(key_of(1), answer, START)
     clock.now += 5
-    assert await stack.lookup(key_of(1)) == Served(answer, "l2", 5.0)
+    assert await stack.lookup(key_of(1)) == Served(answer, "l2", 5.0, level=1)
     clock.now += 2
-    assert await stack.lookup(key_of(1)) == Served(answer, "l1", 7.0)
+    assert await stack.lookup(key_of(1)) == Served(answer, "l1", 7.0, level=1)
     assert await stack.lookup(key_of(2)) is None
 
 
@@ -102,8 +103,8 @@ async def test_what_the_backend_answers_is_written_to_all_tiers() -> None:
     assert await stack.delete(key_of(1))
     assert not await stack.delete(key_of(1))
     await stack.fetch(key_of(1), backend)
-    assert await stack.clear(Partition("b", "x")) == 0
-    assert await stack.clear(key_of(1).partition) == 1
+    assert await stack.clear(Selection(Partition("b", "x"))) == {"l1": 0, "l2": 0}
+    assert await stack.clear(Selection(key_of(1).partition)) == {"l1": 1, "l2": 1}
     assert await stack.lookup(key_of(1)) is None
 
 

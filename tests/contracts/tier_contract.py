@@ -8,120 +8,48 @@ happens, the limits hold.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from caches.keys.request_key import Partition, RequestKey
-from caches.knobs import Knob, KnobSettings, KnobSpace
+from caches.keys.request_key import RequestKey
+from caches.knobs import KnobSettings
+from caches.tiers.selection import Selection
 from caches.tiers.tier import Answer, Tier
-
-PARTITIONS = (Partition("a", "x"), Partition("a", "y"), Partition("b", "x"))
-ENDLESS, START = 1e6, 1_000_000.0
-ROOM = 10_000_000.0
-SPACE = KnobSpace(
-    Knob("cache_size", "bytes", 1.0, ROOM, ROOM, 1.0, "log"),
-    Knob("ttl_seconds", "seconds", 1.0, ENDLESS, ENDLESS, 1.0, "log"),
-    Knob("warmup_ratio", "share", 0.0, 1.0, 0.0, 1.0, "linear"),
+from tests.contracts.tier_model import (
+    ENDLESS,
+    LRU_STEPS,
+    PARTITIONS,
+    QUICKLY,
+    ROOM,
+    SPACE,
+    START,
+    STEPS,
+    Model,
+    Subject,
+    answer_of,
+    key_of,
+    run,
+    with_tier,
 )
 
-
-@dataclass(frozen=True)
-class Subject:
-    """A tier under test. make: an empty one with these ranges, at their defaults, that removes at most `most_removed`
-    entries in one call. entry_bytes: what it counts for an answer. keys: how its requests look."""
-
-    make: Callable[[KnobSpace], AbstractAsyncContextManager[Tier]]
-    entry_bytes: Callable[[RequestKey, Answer], int]
-    most_removed: int
-
-
-def key_of(number: int, partition: int = 0) -> RequestKey:
-    """No two of them share a context, so that only equal requests can share an answer."""
-    digest = hashlib.sha256(b"%d" % number).digest()
-    return RequestKey(PARTITIONS[partition], digest, digest, f"question {number}", f"model {number % 2}")
-
-
-def answer_of(number: int, size: int, written: float, ttl: float | None = None) -> Answer:
-    return Answer(b"%06d" % number + b"." * size, written, ttl, 10, size // 4, 0.5)
-
-
-@dataclass
-class Model:
-    """Least recently touched first. doubtful: too old at some time, so that a tier may have removed them or not."""
-
-    capacity: float
-    ttl: float
-    entry_bytes: Callable[[RequestKey, Answer], int]
-    held: dict[RequestKey, Answer] = field(default_factory=dict)
-    doubtful: set[RequestKey] = field(default_factory=set)
-
-    @property
-    def used(self) -> int:
-        return sum(self.entry_bytes(key, answer) for key, answer in self.held.items())
-
-    def age(self, now: float) -> None:
-        self.doubtful |= {key for key, answer in self.held.items() if answer.outlived(self.ttl, now)}
-
-    def lookup(self, key: RequestKey, now: float) -> Answer | None:
-        answer = self.held.get(key)
-        if answer is None or answer.outlived(self.ttl, now):
-            self.drop(key)
-            return None
-        self.held[key] = self.held.pop(key)
-        return answer
-
-    def store(self, key: RequestKey, answer: Answer, now: float) -> bool:
-        if answer.outlived(self.ttl, now):
-            return False
-        self.drop(key)
-        if self.entry_bytes(key, answer) > self.capacity:
-            return False
-        self.held[key] = answer
-        while self.used > self.capacity:
-            self.drop(next(iter(self.held)))
-        return True
-
-    def drop(self, key: RequestKey) -> bool:
-        self.doubtful.discard(key)
-        return self.held.pop(key, None) is not None
-
-
-NUMBERS, WHERE = st.integers(0, 3), st.sampled_from([0, 0, 0, 1])
-TTLS = st.sampled_from([1.0, 3.0, 10.0, 50.0])
-OWN = st.sampled_from([None, None, 2.0, 20.0])
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("lookup"), NUMBERS, WHERE),
-        st.tuples(st.just("store"), NUMBERS, WHERE, st.integers(0, 60), st.sampled_from([0.0, 0.0, 1.0, 5.0]), OWN),
-        st.tuples(st.just("warm"), NUMBERS, WHERE, st.integers(0, 60), st.just(0.0), OWN),
-        st.tuples(st.just("delete"), NUMBERS, WHERE),
-        st.tuples(st.just("clear"), WHERE),
-        st.tuples(st.just("ttl"), TTLS),
-        st.tuples(st.just("wait"), st.sampled_from([0.5, 1.0, 4.0, 30.0])),
-        st.tuples(st.just("tend")),
-    ),
-    min_size=10,
-    max_size=60,
+__all__ = (
+    "ENDLESS",
+    "PARTITIONS",
+    "QUICKLY",
+    "ROOM",
+    "SPACE",
+    "START",
+    "STEPS",
+    "Model",
+    "Subject",
+    "TierContract",
+    "answer_of",
+    "key_of",
+    "with_tier",
 )
-LRU_STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("lookup"), NUMBERS, WHERE),
-        st.tuples(st.just("store"), NUMBERS, WHERE, st.integers(0, 60), st.just(0.0), st.none()),
-        st.tuples(st.just("warm"), NUMBERS, WHERE, st.integers(0, 60), st.just(0.0), st.none()),
-        st.tuples(st.just("delete"), NUMBERS, WHERE),
-        st.tuples(st.just("size"), st.floats(0.3, 4.0)),
-        st.tuples(st.just("wait"), st.just(1.0)),
-    ),
-    min_size=10,
-    max_size=60,
-)
-QUICKLY = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 class TierContract:
@@ -155,11 +83,97 @@ class TierContract:
             for index in range(3):
                 assert await tier.store(key_of(1, index), answer_of(index, 10, START), START)
             assert not await tier.delete(key_of(2, 0))
-            assert await tier.clear(PARTITIONS[1]) == 1
+            assert await tier.clear(Selection(PARTITIONS[1])) == 1
             found = await tier.batch_lookup([key_of(1, index) for index in range(3)], START)
             assert [None if one is None else one.answer.body[:6] for one in found] == [b"000000", None, b"000002"]
 
         with_tier(self.subject, scenario)
+
+    def test_an_invalidation_takes_what_its_model_and_tag_say_and_counts_it_before(self) -> None:
+        stored = {1: (), 2: ("red",), 3: ("blue", "red"), 4: ("blue",), 5: ("red",), 6: ()}
+        here = PARTITIONS[0]
+        takes = {
+            Selection(here, "model"): (),
+            Selection(here, tag="re"): (),
+            Selection(here, "model 1", "red"): (3, 5),
+            Selection(here, tag="blue"): (4,),  # 3 has gone
+            Selection(here, "model 0"): (2, 6),
+            Selection(here): (1,),
+        }
+
+        async def scenario(tier: Tier) -> None:
+            for number, tags in stored.items():
+                for partition in (0, 1):
+                    await tier.store(key_of(number, partition, tags), answer_of(number, 10, START), START)
+            gone: set[int] = set()
+            for selection, numbers in takes.items():
+                assert await tier.count(selection) == len(numbers), selection
+                assert await tier.clear(selection) == len(numbers), selection
+                assert await tier.count(selection) == 0
+                gone |= set(numbers)
+                held = [await tier.holds(key_of(number), START) for number in stored]
+                assert held == [number not in gone for number in stored], selection
+            found = await tier.stats()
+            assert (found.deletes, found.hits, found.misses) == (6, 0, 0)
+            assert await tier.count(Selection(PARTITIONS[1])) == 6
+
+        with_tier(self.subject, scenario)
+
+    def test_the_tags_are_those_of_the_request_that_stored_it_last(self) -> None:
+        async def scenario(tier: Tier) -> None:
+            await tier.store(key_of(1, 0, ("red", "blue")), answer_of(1, 10, START), START)
+            found = await tier.lookup(key_of(1, 0, ("green",)), START)
+            assert found is not None
+            assert found.tags == {"red", "blue"}
+            await tier.store(key_of(1, 0, ("green",)), answer_of(1, 10, START), START)
+            assert await tier.count(Selection(PARTITIONS[0], tag="red")) == 0
+            assert await tier.count(Selection(PARTITIONS[0], tag="green")) == 1
+
+        with_tier(self.subject, scenario)
+
+    def test_a_count_touches_nothing(self) -> None:
+        async def scenario(tier: Tier) -> None:
+            each = self.subject.entry_bytes(key_of(1), answer_of(1, 100, START))
+            await tier.apply(KnobSettings(2.0 * each, ENDLESS, 0.0), START)
+            for number in (1, 2):
+                await tier.store(key_of(number), answer_of(number, 100, START), START)
+            before = await tier.stats()
+            assert await tier.count(Selection(PARTITIONS[0], "model 1")) == 1
+            assert await tier.count(Selection(PARTITIONS[0])) == 2
+            assert await tier.stats() == before
+            await tier.store(key_of(3), answer_of(3, 100, START), START)
+            assert [await tier.holds(key_of(number), START) for number in (1, 2, 3)] == [False, True, True]
+
+        with_tier(self.subject, scenario)
+
+    def test_labels_of_any_text_and_length_are_told_apart(self) -> None:
+        names = ("", "a", "A", "é", 'b"\\', "c\nd", "null", "2", "m" * 3_000, "m" * 2_999 + "n")
+
+        async def scenario(tier: Tier) -> None:
+            for number, name in enumerate(names):
+                key = replace(key_of(number), model=name, tags=frozenset({f"{number}"}))
+                await tier.store(key, answer_of(number, 10, START), START)
+            for number, name in enumerate(names):
+                assert await tier.clear(Selection(PARTITIONS[0], name, f"{number + 1}")) == 0
+                assert await tier.clear(Selection(PARTITIONS[0], name)) == 1, name
+                assert not await tier.holds(key_of(number), START)
+
+        with_tier(self.subject, scenario)
+
+    def test_more_than_one_step_takes_is_cleared(self) -> None:
+        async def scenario(tier: Tier) -> None:
+            keys = [key_of(number, 0, ("red",) if number % 3 == 0 else ()) for number in range(1_500)]
+            await asyncio.gather(*(self._store_all(tier, keys[first::10]) for first in range(10)))
+            red = Selection(PARTITIONS[0], tag="red")
+            assert await tier.count(red) == 500
+            assert await tier.clear(red) == 500
+            assert await tier.clear(Selection(PARTITIONS[0])) == 1_000
+
+        with_tier(self.subject, scenario)
+
+    async def _store_all(self, tier: Tier, keys: list[RequestKey]) -> None:
+        for key in keys:
+            await tier.store(key, answer_of(1, 10, START), START)
 
     def test_a_read_never_renews_a_lifetime(self) -> None:
         async def scenario(tier: Tier) -> None:
@@ -299,91 +313,3 @@ class TierContract:
             assert found.used_bytes == self.subject.entry_bytes(key_of(2), answer_of(2, 10, START))
 
         with_tier(self.subject, scenario)
-
-
-def with_tier(subject: Subject, scenario: Callable[[Tier], object]) -> None:
-    async def whole() -> None:
-        async with subject.make(SPACE) as tier:
-            await scenario(tier)  # type: ignore[misc]
-
-    asyncio.run(whole())
-
-
-async def run(subject: Subject, steps: list[tuple[object, ...]]) -> None:
-    async with subject.make(SPACE) as tier:
-        walk = _Walk(tier, Model(ROOM, ENDLESS, subject.entry_bytes), subject)
-        for step in steps:
-            walk.model.age(walk.now)
-            await getattr(walk, str(step[0]))(*step[1:])
-            found = await tier.stats()
-            assert found.used_bytes <= (await tier.settings()).cache_size
-            assert walk.model.used - walk.doubted() <= found.used_bytes <= walk.model.used
-            assert found.hits + found.misses == walk.lookups
-
-
-@dataclass
-class _Walk:
-    """One sequence of calls, on the tier and on the model."""
-
-    tier: Tier
-    model: Model
-    subject: Subject
-    now: float = START
-    lookups: int = 0
-
-    def doubted(self) -> int:
-        return sum(self.model.entry_bytes(key, self.model.held[key]) for key in self.model.doubtful)
-
-    async def lookup(self, number: int, partition: int) -> None:
-        key = key_of(number, partition)
-        doubtful, expected = key in self.model.doubtful, self.model.lookup(key, self.now)
-        found = await self.tier.lookup(key, self.now)
-        self.lookups += 1
-        if found is None and doubtful:
-            self.model.drop(key)  # it was removed when it was too old, under a shorter lifetime
-            return
-        assert (None if found is None else found.answer) == expected
-
-    async def store(self, number: int, partition: int, size: int, age: float, own: float | None) -> None:
-        key, answer = key_of(number, partition), answer_of(number, size, self.now - age, own)
-        assert await self.tier.store(key, answer, self.now) == self.model.store(key, answer, self.now)
-
-    async def warm(self, number: int, partition: int, size: int, age: float, own: float | None) -> None:
-        key, answer = key_of(number, partition), answer_of(number, size, self.now - age, own)
-        assert await self.tier.warm(key, answer, self.now) == self.model.store(key, answer, self.now)
-
-    async def delete(self, number: int, partition: int) -> None:
-        key = key_of(number, partition)
-        doubtful, expected = key in self.model.doubtful, self.model.drop(key)
-        assert await self.tier.delete(key) == expected or doubtful
-
-    async def clear(self, partition: int) -> None:
-        gone = [key for key in self.model.held if key.partition == PARTITIONS[partition]]
-        least = len([key for key in gone if key not in self.model.doubtful])
-        assert least <= await self.tier.clear(PARTITIONS[partition]) <= len(gone)
-        for key in gone:
-            self.model.drop(key)
-
-    async def ttl(self, seconds: float) -> None:
-        self.model.ttl = seconds
-        self.model.age(self.now)
-        now = await self.tier.settings()
-        assert (await self.tier.apply(replace(now, ttl_seconds=seconds), self.now)).ttl_seconds == seconds
-
-    async def size(self, entries: float) -> None:
-        """Reached at once here, step by step."""
-        wanted = float(int(entries * self.subject.entry_bytes(key_of(1), answer_of(1, 30, START))))
-        self.model.capacity = max(wanted, 1.0)
-        while self.model.used > self.model.capacity:
-            self.model.drop(next(iter(self.model.held)))
-        await self.tier.apply(KnobSettings(wanted, self.model.ttl, 0.0), self.now)
-        while await self.tier.tend(self.now):
-            pass
-        assert (await self.tier.settings()).cache_size == self.model.capacity
-
-    async def wait(self, seconds: float) -> None:
-        self.now += seconds
-        self.model.age(self.now)
-
-    async def tend(self) -> None:
-        await self.tier.tend(self.now)

@@ -1,6 +1,6 @@
 """The contract of all tiers as far as it can hold where a server's own memory limit is the capacity.
 
-Lifetimes, partitions, limits, shared settings and counters hold as everywhere. Seven tests are looser here, and the one
+Lifetimes, partitions, limits, shared settings and counters hold as everywhere. Eight tests are looser here, and the one
 of exact order is left out. The server knows the order of touches to the second and samples entries, so what was touched
 lately stays, but not exactly in order. Its sizes are memory with everything beside the bodies, so limits are checked
 against its own figure. And it removes what is too old under a shortened lifetime when it is asked for, not in
@@ -19,9 +19,11 @@ from hypothesis import given
 
 from caches.knobs import KnobSettings, KnobSpace
 from caches.tiers.redis_server import RedisServerOptions, RedisServerTier
+from caches.tiers.selection import Selection
 from caches.tiers.tier import Tier
 from tests.contracts.tier_contract import (
     ENDLESS,
+    PARTITIONS,
     QUICKLY,
     ROOM,
     SPACE,
@@ -30,11 +32,11 @@ from tests.contracts.tier_contract import (
     Model,
     Subject,
     TierContract,
-    _Walk,
     answer_of,
     key_of,
     with_tier,
 )
+from tests.contracts.tier_model import Walk
 from tests.servers import patient
 
 MEBIBYTE = float(1 << 20)
@@ -102,6 +104,28 @@ class ServerContract(TierContract):
             assert not await tier.holds(key_of(1, 1), START + 1)
             after = await tier.stats()
             assert (after.hits, after.misses) == (before.hits, before.misses) == (0, 0)
+
+        with_tier(self.subject, scenario)
+
+    def test_a_count_touches_nothing(self) -> None:
+        """Where the server can be told so."""
+
+        async def scenario(tier: Tier) -> None:
+            assert isinstance(tier, RedisServerTier)
+            server = tier._redis
+            await tier.store(key_of(1, tags=("red",)), answer_of(1, 100, START), START)
+            before = await tier.stats()
+            await asyncio.sleep(2 * TOUCH_SECONDS)
+            assert await tier.count(Selection(PARTITIONS[0], tag="red")) == 1
+            assert await tier.clear(Selection(PARTITIONS[0], tag="blue")) == 0
+            idle = await server.object("IDLETIME", b"setpoint:entry:" + key_of(1).id)
+            about = await server.info("server")
+            told = "valkey_version" in about or about["redis_version"] >= "7.2"
+            assert (idle >= 2) == told
+            after = await tier.stats()
+            assert replace(after, used_bytes=before.used_bytes) == before
+            flags = [one["flags"] for one in await server.client_list()]
+            assert not any("T" in flag for flag in flags)  # no connection is left that does not touch
 
         with_tier(self.subject, scenario)
 
@@ -176,7 +200,7 @@ class ServerContract(TierContract):
 async def run(subject: Subject, steps: list[tuple[object, ...]]) -> None:
     """As in the contract, with entries in place of bytes."""
     async with subject.make(SPACE) as tier:
-        walk = _Walk(tier, Model(ROOM, ENDLESS, subject.entry_bytes), subject)
+        walk = Walk(tier, Model(ROOM, ENDLESS, subject.entry_bytes), subject)
         for step in steps:
             walk.model.age(walk.now)
             await getattr(walk, str(step[0]))(*step[1:])

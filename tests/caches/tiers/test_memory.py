@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from caches.keys.request_key import RequestKey
 from caches.knobs import KnobSpace
 from caches.tiers.memory import MemoryTier
+from caches.tiers.selection import label_bytes
 from caches.tiers.tier import Answer, Tier
 from tests.contracts.tier_contract import Subject, TierContract
 
@@ -20,7 +21,7 @@ async def empty(space: KnobSpace) -> AsyncIterator[Tier]:
 
 
 def entry_bytes(key: RequestKey, answer: Answer) -> int:
-    return len(answer.body) + OVERHEAD
+    return len(answer.body) + label_bytes(key) + OVERHEAD
 
 
 class TestMemoryTier(TierContract):

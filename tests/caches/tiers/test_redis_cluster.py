@@ -16,6 +16,7 @@ from caches.tiers.lease import Claim
 from caches.tiers.redis_connection import connect
 from caches.tiers.redis_index import RedisIndexTier
 from caches.tiers.redis_lease import RedisLease
+from caches.tiers.selection import Selection
 from caches.tiers.tier import Tier, TierError
 from tests.caches.tiers.test_redis_index import entry_bytes, options
 from tests.contracts.tier_contract import PARTITIONS, SPACE, START, Subject, TierContract, answer_of, key_of
@@ -70,7 +71,7 @@ async def test_shards_lie_on_all_nodes_and_share_the_capacity_out(redis_cluster_
     tier = RedisIndexTier(connection, SPACE, options=options(shards=16))
     await tier.apply(KnobSettings(16_000.0, 1_000.0, 0.5), START)
     for number in range(200):
-        await tier.store(key_of(number, number % 3), answer_of(number, 94, START), START)  # 200 bytes each
+        await tier.store(key_of(number, number % 3), answer_of(number, 87, START), START)  # 200 bytes each
     sizes = [await connection.dbsize(target_nodes=node) for node in connection.get_primaries()]
     assert len(sizes) == 3
     assert all(sizes)
@@ -81,7 +82,7 @@ async def test_shards_lie_on_all_nodes_and_share_the_capacity_out(redis_cluster_
     hits = await tier.batch_lookup([key_of(number, number % 3) for number in range(200)], START)
     held = [number for number, one in enumerate(hits) if one is not None]
     assert len(held) == found.entries
-    assert await tier.clear(PARTITIONS[1]) == sum(number % 3 == 1 for number in held)
+    assert await tier.clear(Selection(PARTITIONS[1])) == sum(number % 3 == 1 for number in held)
     await connection.flushall()
     await tier.close()
 
@@ -126,6 +127,14 @@ async def test_more_calls_than_connections_wait_for_each_other(redis_cluster: st
     found = await asyncio.gather(*(tier.lookup(key_of(1), START) for _ in range(1_000)))
     assert all(one is not None for one in found)
     await tier.close()
+
+
+async def test_first_calls_at_the_same_time_all_succeed(redis_cluster_of_three: str) -> None:
+    for _ in range(10):
+        tier = RedisIndexTier(patient(redis_cluster_of_three), SPACE, options=options(shards=16))
+        found = await asyncio.gather(*(tier.lookup(key_of(number), START) for number in range(50)))
+        assert found == [None] * 50
+        await tier.close()
 
 
 async def test_a_node_that_is_gone_costs_no_more_than_its_time(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from caches.keys.request_key import RequestKey
 from caches.knobs import KnobSettings, KnobSpace
 from caches.tiers.redis_connection import connect
 from caches.tiers.redis_index import RedisIndexOptions, RedisIndexTier
+from caches.tiers.selection import Selection, label_bytes
 from caches.tiers.tier import Answer, Tier, TierError
 from tests.contracts.tier_contract import SPACE, START, Subject, TierContract, answer_of, key_of
 from tests.servers import patient
@@ -21,7 +22,7 @@ OVERHEAD = 100
 
 
 def entry_bytes(key: RequestKey, answer: Answer) -> int:
-    return len(answer.body) + OVERHEAD
+    return len(answer.body) + label_bytes(key) + OVERHEAD
 
 
 def options(shards: int = 1) -> RedisIndexOptions:
@@ -61,7 +62,7 @@ async def test_shards_share_the_capacity_out(redis_server: str) -> None:
     taken = await tier.apply(KnobSettings(8_203.0, 1_000.0, 0.0), START)
     assert taken.cache_size == 8_200.0
     for number in range(200):
-        await tier.store(key_of(number), answer_of(number, 94, START), START)  # 200 bytes each
+        await tier.store(key_of(number), answer_of(number, 87, START), START)  # 200 bytes each
     found = await tier.stats()
     assert found.entries == 40
     assert found.used_bytes == 8_000
@@ -101,6 +102,23 @@ async def test_what_others_wrote_under_our_names_is_a_tier_error(redis_server: s
     await tier.close()
 
 
+@pytest.mark.parametrize("form", [b"[1.0e6,null,10,2,0.5]", b"[3]", b'[3,"m",[],1.0e6,{"new":1}]'])
+async def test_an_entry_of_another_form_is_a_miss_and_any_invalidation_takes_it(redis_server: str, form: bytes) -> None:
+    connection, mine = patient(redis_server), options()
+    tier = RedisIndexTier(connection, SPACE, options=mine)
+    for number in (1, 2, 3):
+        await tier.store(key_of(number), answer_of(number, 10, START), START)
+    for number in (1, 2):
+        await connection.hset(f"{mine.prefix}:{{{mine.prefix}:0}}:body", key_of(number).id, form + b"\nbody")
+    assert await tier.lookup(key_of(1), START) is None
+    found = await tier.stats()
+    assert (found.hits, found.misses, found.entries) == (0, 1, 2)
+    other = Selection(key_of(1).partition, "some model", "some tag")
+    assert (await tier.count(other), await tier.clear(other), await tier.count(other)) == (1, 1, 0)
+    assert await tier.lookup(key_of(3), START) is not None
+    await tier.close()
+
+
 @pytest.mark.parametrize(
     ("url", "words"),
     [
@@ -126,7 +144,8 @@ async def test_an_entry_counts_for_what_a_server_takes_for_it(own_redis_server: 
     for number in range(1, entries + 1):
         await tier.store(key_of(number), answer_of(number, body, START, 3600.0 if number % 2 else None), START)
     taken = ((await connection.info("memory"))["used_memory"] - before) / entries
-    counted = body + 6 + RedisIndexOptions().entry_overhead_bytes  # answers begin with six digits
+    labels = 7  # of the model's name
+    counted = body + 6 + labels + RedisIndexOptions().entry_overhead_bytes  # answers begin with six digits
     assert 0.85 * counted < taken < 1.05 * counted
     await connection.flushall()
     await tier.close()

@@ -16,6 +16,7 @@ from caches.keys.request_key import Partition
 from caches.knobs import KnobSettings
 from caches.tiers.redis_connection import connect
 from caches.tiers.redis_server import RedisServerTier
+from caches.tiers.selection import Selection
 from caches.tiers.tier import Answer, TierError
 from tests.caches.tiers.server_contract import MEBIBYTE, OPTIONS, ServerContract, on_server, roomy
 from tests.contracts.tier_contract import ROOM, SPACE, START, Subject, answer_of, key_of
@@ -156,7 +157,35 @@ async def test_names_with_the_signs_of_patterns_clear_only_their_own(plain: redi
             await tier.store(key, answer_of(1, 10, START), START)
         for left, name in zip(range(len(names), 0, -1), names, strict=True):
             assert (await tier.stats()).entries == left
-            assert await tier.clear(Partition(name, name)) == 1
+            assert await tier.clear(Selection(Partition(name, name))) == 1
+
+
+async def test_an_entry_of_another_form_is_a_miss_and_any_invalidation_takes_it(
+    plain: redis.Redis, own_redis_server: str
+) -> None:
+    async with tier_on(own_redis_server) as tier:
+        await tier.store(key_of(2), answer_of(2, 10, START), START)
+        plain.set(b"setpoint:entry:" + key_of(1).id, b"[1.0e6,null,10,2,0.5]\nbody")
+        assert await tier.lookup(key_of(1), START) is None
+        other = Selection(key_of(1).partition, "some model", "some tag")
+        assert (await tier.count(other), await tier.clear(other), await tier.count(other)) == (1, 1, 0)
+        assert await tier.lookup(key_of(2), START) is not None
+
+
+async def test_an_invalidation_that_broke_off_is_told_and_can_be_repeated(
+    plain: redis.Redis, own_redis_server: str
+) -> None:
+    async with tier_on(own_redis_server) as tier:
+        for number in range(3):
+            await tier.store(key_of(number, tags=("red",)), answer_of(number, 10, START), START)
+        red = Selection(key_of(1).partition, tag="red")
+        plain.rpush(b"setpoint:entry:" + key_of(4).id, b"a list")  # under a name of ours, and no entry
+        with pytest.raises(TierError, match="tier redis: ResponseError"):
+            await tier.clear(red)
+        plain.delete(b"setpoint:entry:" + key_of(4).id)
+        left = await tier.count(red)
+        assert await tier.clear(red) == left
+        assert (await tier.stats()).entries == 0
 
 
 async def test_a_body_that_nearly_fills_the_server_is_refused_and_nothing_else_goes(
