@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from caches.admission import Admission
 from caches.breaker import Breaker, BreakerRule
 from caches.keys.request_key import RequestKey
 from caches.tiers.tier import Answer, Found, Tier, TierError
@@ -20,16 +21,18 @@ Result = TypeVar("Result")
 @dataclass
 class PlaceStats:
     """failed: calls that failed or took too long. skipped: calls that the breaker kept back. passed_by: lookups that
-    would not have paid."""
+    would not have paid. kept_out: answers that the admission rule did not take in."""
 
     failed: int = 0
     skipped: int = 0
     passed_by: int = 0
+    kept_out: int = 0
 
 
 class Place:
     """slow_seconds: how long a call may take; None for a tier that answers at once, which is never passed by. ticks: a
-    clock that is never set, for durations."""
+    clock that is never set, for durations. level: what clients are told of a hit here: 1 for this process alone, 2 for
+    what outlives it or is shared, 3 for answers by meaning. admission: which answers `store` takes in; None for all."""
 
     def __init__(
         self,
@@ -38,8 +41,11 @@ class Place:
         breaker_rule: BreakerRule = BreakerRule(),
         worth_rule: WorthRule = WorthRule(),
         ticks: Callable[[], float] = time.monotonic,
+        level: int | None = None,
+        admission: Admission | None = None,
     ) -> None:
-        self.tier, self._slow_seconds, self._ticks = tier, slow_seconds, ticks
+        self.tier, self._slow_seconds, self._ticks, self._admission = tier, slow_seconds, ticks, admission
+        self.level = level or (1 if slow_seconds is None else 2)
         self.breaker, self.worth, self.stats = Breaker(breaker_rule), Worth(worth_rule), PlaceStats()
         self._ttl_seconds: float | None = None
 
@@ -49,6 +55,8 @@ class Place:
 
     async def lookup(self, key: RequestKey, now_seconds: float) -> Found | None:
         """None also where the tier failed, was left alone or passed by."""
+        if self._admission is not None:
+            self._admission.asked(key.id, now_seconds)
         if self.at_once:
             return await self.ask(self.tier.lookup, key, now_seconds)
         if not self.worth.wanted(key.partition, self._ticks()):
@@ -61,7 +69,16 @@ class Place:
         return found
 
     async def store(self, key: RequestKey, answer: Answer, now_seconds: float) -> bool:
+        """Over an entry that is there always; else only what was asked for often enough, where there is such a rule."""
+        if await self._keeps_out(key, now_seconds):
+            self.stats.kept_out += 1
+            return False
         return bool(await self.ask(self.tier.store, key, answer, now_seconds))
+
+    async def _keeps_out(self, key: RequestKey, now_seconds: float) -> bool:
+        if self._admission is None or self._admission.admits(key.id, now_seconds):
+            return False
+        return not await self.ask(self.tier.holds, key, now_seconds)
 
     async def ttl_seconds(self) -> float:
         """The tier's lifetime as last known here; endless before it could be read."""
@@ -74,16 +91,31 @@ class Place:
         settings = await self.ask(self.tier.settings)
         self._ttl_seconds = self._ttl_seconds if settings is None else settings.ttl_seconds
 
+    async def tend(self, now_seconds: float) -> bool:
+        """A step of housekeeping; whether there is more to do."""
+        more = await self.ask(self.tier.tend, now_seconds)
+        await self.tend_ttl()
+        return bool(more)
+
     async def ask(self, method: Callable[..., Awaitable[Result]], *arguments: Any) -> Result | None:
         """None where it failed, took too long or was kept back."""
+        return await self._within(self._slow_seconds, method, *arguments)
+
+    async def ask_in_steps(self, method: Callable[..., Awaitable[Result]], *arguments: Any) -> Result | None:
+        """As `ask`, for what goes through many entries: its steps have a time limit each, and the whole has none."""
+        return await self._within(None, method, *arguments)
+
+    async def _within(
+        self, seconds: float | None, method: Callable[..., Awaitable[Result]], *arguments: Any
+    ) -> Result | None:
         if not self.breaker.allows(self._ticks()):
             self.stats.skipped += 1
             return None
         try:
-            if self.at_once:
+            if seconds is None:
                 result = await method(*arguments)
             else:
-                async with asyncio.timeout(self._slow_seconds):
+                async with asyncio.timeout(seconds):
                     result = await method(*arguments)
         except (TierError, TimeoutError):
             self.stats.failed += 1
