@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import redis
@@ -19,10 +21,18 @@ from caches.keys.fields import Endpoint
 from caches.keys.fingerprint import request_key
 from caches.keys.request_key import Partition, RequestKey
 from caches.knobs import KnobSettings, KnobSpace
+from caches.tiers.disk import DiskOptions, DiskTier
 from caches.tiers.memory import MemoryTier
 from caches.tiers.redis_index import KEPT_SECONDS, RedisIndexTier
 from caches.tiers.tier import Answer, Tier
-from tests.caches.tiers import test_memory, test_redis_cluster, test_redis_index, test_redis_server, test_valkey
+from tests.caches.tiers import (
+    test_disk,
+    test_memory,
+    test_redis_cluster,
+    test_redis_index,
+    test_redis_server,
+    test_valkey,
+)
 from tests.caches.tiers.server_contract import MEBIBYTE, on_server, roomy
 from tests.caches.tiers.test_redis_index import options
 from tests.contracts.tier_contract import PARTITIONS, ROOM, SPACE, START, answer_of, key_of
@@ -38,6 +48,7 @@ BY_CONTRACT = {
 }
 CONTRACTS = (
     test_memory.TestMemoryTier,
+    test_disk.TestDiskTier,
     test_redis_index.TestRedisIndexTier,
     test_redis_server.TestRedisServerTier,
     test_redis_cluster.TestOneNode,
@@ -50,6 +61,14 @@ CONTRACTS = (
 @pytest.mark.parametrize("name", BY_CONTRACT.values(), ids=BY_CONTRACT)
 def test_every_back_end_runs_the_contracts_test(contract: type, name: str) -> None:
     assert callable(getattr(contract, name))
+
+
+@asynccontextmanager
+async def on_disk(space: KnobSpace) -> AsyncIterator[Tier]:
+    with tempfile.TemporaryDirectory() as folder:
+        tier = DiskTier(Path(folder) / "cache.sqlite", space, options=DiskOptions(most_removed=100))
+        yield tier
+        await tier.close()
 
 
 @asynccontextmanager
@@ -99,10 +118,12 @@ def of_index(url: str) -> BackEnd:
     return BackEnd(in_index(url), left, KEPT_SECONDS)
 
 
-@pytest.fixture(params=["memory", "index", "server", "cluster", "valkey index", "valkey server"])
+@pytest.fixture(params=["memory", "disk", "index", "server", "cluster", "valkey index", "valkey server"])
 def back_end(request: pytest.FixtureRequest) -> BackEnd:
     if request.param == "memory":
         return BackEnd(in_memory)
+    if request.param == "disk":
+        return BackEnd(on_disk)
     if request.param == "cluster":
         return BackEnd(in_index(request.getfixturevalue("redis_cluster")))
     of = of_server if request.param.endswith("server") else of_index
