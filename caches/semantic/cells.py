@@ -23,7 +23,7 @@ class Cells:
     """Rows are known by a number that the caller gives. `trained_on`: how many rows placed the cells."""
 
     def __init__(self, numbers: list[int], vectors: Vectors) -> None:
-        """Takes part of a second for ten thousand rows."""
+        """Too long for a request to wait: `python benchmarks/stack.py`."""
         faiss.omp_set_num_threads(1)  # threads would wait for each other, as in matrix.py
         rows, dimensions = vectors.shape
         cells = max(int(math.sqrt(rows)), 1)

@@ -12,14 +12,15 @@ after as many wrong hits as it takes to know; whoever wants proof first starts w
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from caches.errors import InputError
 from caches.keys.request_key import Partition, RequestKey
+from caches.semantic.matching import Matching
 from caches.semantic.same_answer import SameAnswer
-from caches.semantic.tier import SemanticTier
 from caches.semantic.verification import Outcome, Verification, choose_threshold
 from caches.tiers.tier import Answer, Found
 
@@ -38,18 +39,19 @@ class Budget:
 
 
 class HitChecker:
-    """text: of an answer, what is compared."""
+    """text: of an answer, what is compared. budget: of all partitions, or of each."""
 
     def __init__(
         self,
-        tier: SemanticTier,
+        tier: Matching,
         verification: Verification,
         same: SameAnswer,
         text: Callable[[Answer], str],
-        budget: Budget = Budget(),
+        budget: Budget | Callable[[Partition], Budget] = Budget(),
     ) -> None:
         self.tier, self.verification = tier, verification
-        self._same, self._text, self._budget = same, text, budget
+        self._same, self._text = same, text
+        self._budget_of: Callable[[Partition], Budget] = (lambda _: budget) if isinstance(budget, Budget) else budget
         self._since: Counter[Partition] = Counter()
 
     def chosen(self, found: Found) -> bool:
@@ -60,12 +62,14 @@ class HitChecker:
         """Asks the backend anyway, off the path of the request that was served; returns whether the hit was right.
         What `call` raises is raised, and nothing is recorded then."""
         fresh = await call()
-        right = self._same(self._text(found.answer), self._text(fresh))
+        # in a thread: it may ask an embedder, which takes its time
+        right = await asyncio.to_thread(self._same, self._text(found.answer), self._text(fresh))
         self.verification.record(key.partition, Outcome(found.similarity, right))
         self._since[key.partition] += 1
-        if self._budget.wrong_share is not None and self._since[key.partition] >= self._budget.every:
+        budget = self._budget_of(key.partition)
+        if budget.wrong_share is not None and self._since[key.partition] >= budget.every:
             self._since[key.partition] = 0
-            self._keep_budget(key.partition, self._budget.wrong_share)
+            self._keep_budget(key.partition, budget.wrong_share)
         return right
 
     def _keep_budget(self, partition: Partition, budget: float) -> None:

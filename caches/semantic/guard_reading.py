@@ -218,5 +218,7 @@ def _asks(text: str) -> str | None:
 
 def _legible(text: str) -> bool:
     """At least half of the letters are Latin."""
+    if text.isascii():
+        return True
     letters = [character for character in text if character.isalpha()]
     return 2 * sum(character < "ɐ" for character in letters) >= len(letters)

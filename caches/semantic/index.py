@@ -1,17 +1,10 @@
 """Nearest neighbours over unit vectors, apart for each group. A group is all that may share answers: partition and
 context. Each has a structure of its own, so no search can find what belongs to another.
 
-Measured at 256 dimensions on one busy core, p50 of a search for 8 neighbours (and the time to build the cells):
-
-| rows of a group | matrix | cells |
-|---|---|---|
-| 1,000 | 0.02 ms | |
-| 8,192 | 0.36 ms | 0.06 ms (0.3 s) |
-| 65,536 | 11 ms | 0.2 ms (2.3 s) |
-
-Most contexts hold few questions, so a group begins as a matrix and becomes cells above `matrix_up_to` rows; below half
-of that it goes back. The cells are placed anew when twice as many rows have come in as they were placed by. None of
-this happens in a search or an addition: `plan` hands out the work, which a thread can do, and `adopt` takes it in.
+Most contexts hold few questions, so a group begins as a matrix and becomes cells above `matrix_up_to` rows, where those
+are several times as fast (`python benchmarks/stack.py` measures both); below half of that it goes back. The cells are
+placed anew when twice as many rows have come in as they were placed by. None of this happens in a search or addition:
+`plan` hands out the work, which a thread can do, and `adopt` takes it in.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import numpy as np
 from caches.semantic.embedder import Vectors
 
 # A product over more rows at a time wakes the threads of the linear algebra library. On a machine whose cores are busy
-# these wait for each other: measured 12 ms for 4,096 rows, and 0.2 ms in pieces.
+# these wait for each other, many times as long as the product takes in pieces (`python benchmarks/stack.py`).
 ROWS_AT_A_TIME = 1_024
 SMALLEST = 4
 

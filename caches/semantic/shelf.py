@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from caches.in_process import InProcessCache
-from caches.keys.request_key import Partition, RequestKey
+from caches.keys.request_key import RequestKey
 from caches.semantic.guard_reading import Reading
 from caches.semantic.index import Group
 from caches.tiers.tier import Answer
@@ -22,8 +22,8 @@ class Held:
     reading: Reading | None
 
     @property
-    def partition(self) -> Partition:
-        return self.key.partition
+    def stored_by(self) -> RequestKey:
+        return self.key
 
 
 class Shelf(InProcessCache[bytes, Held]):

@@ -6,15 +6,13 @@ Both can be read by their owner only, since they hold questions and answers.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from pathlib import Path
 
-import orjson
-
-from caches.errors import BadRecord, Mismatch
+from caches.entry_lines import entry_of, fields_of, line_of
+from caches.errors import BadRecord, InputError, Mismatch
 from caches.files import written_whole
-from caches.keys.request_key import Partition, RequestKey
+from caches.keys.request_key import RequestKey
 from caches.semantic.index import VectorIndex
 from caches.semantic.index_file import load_index, save_index
 from caches.semantic.tier import SemanticTier
@@ -29,7 +27,7 @@ def save_tier(tier: SemanticTier, folder: Path) -> int:
     entries = tier.entries()
     with written_whole(folder / ENTRIES) as partial, partial.open("wb") as file:
         partial.chmod(OWNER_ONLY)
-        file.writelines(_line(key, answer) for key, answer in entries)
+        file.writelines(line_of(key, answer) for key, answer in entries)
     save_index(tier.vectors, tier.embedder_name, folder / VECTORS)
     return len(entries)
 
@@ -57,50 +55,10 @@ def _vectors(tier: SemanticTier, path: Path) -> VectorIndex | None:
         return None
 
 
-def _line(key: RequestKey, answer: Answer) -> bytes:
-    fields = {
-        "tenant": key.partition.tenant,
-        "namespace": key.partition.namespace,
-        "fingerprint": key.fingerprint.hex(),
-        "context": key.context.hex(),
-        "question": key.question,
-        "model": key.model,
-        "tags": sorted(key.tags),
-        "body": base64.b64encode(answer.body).decode(),
-        "written_seconds": answer.written_seconds,
-        "ttl_seconds": answer.ttl_seconds,
-        "prompt_tokens": answer.prompt_tokens,
-        "output_tokens": answer.output_tokens,
-        "compute_seconds": answer.compute_seconds,
-    }
-    return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
-
-
 def _entries(path: Path) -> Iterator[tuple[RequestKey, Answer]]:
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
-                yield _entry(orjson.loads(line))
-            except (KeyError, TypeError, ValueError) as error:
-                raise BadRecord(path, number, None, line, "an entry of a semantic tier") from error
-
-
-def _entry(fields: dict[str, str]) -> tuple[RequestKey, Answer]:
-    own = fields["ttl_seconds"]
-    key = RequestKey(
-        Partition(fields["tenant"], fields["namespace"]),
-        bytes.fromhex(fields["fingerprint"]),
-        bytes.fromhex(fields["context"]),
-        fields["question"],
-        fields["model"],
-        frozenset(fields["tags"]),
-    )
-    answer = Answer(
-        base64.b64decode(fields["body"]),
-        float(fields["written_seconds"]),
-        None if own is None else float(own),
-        int(fields["prompt_tokens"]),
-        int(fields["output_tokens"]),
-        float(fields["compute_seconds"]),
-    )
-    return key, answer
+                yield entry_of(fields_of(line))
+            except InputError as error:
+                raise BadRecord(path, number, None, line, f"an entry of a semantic tier ({error})") from error

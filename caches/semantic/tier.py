@@ -8,56 +8,33 @@ the tier in memory; a question and its vector count as bytes beside the body.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from caches.errors import InputError
-from caches.keys.request_key import Partition, RequestKey
+from caches.keys.request_key import RequestKey
 from caches.knobs import KnobSpace
 from caches.semantic.embedder import Embedder, Vectors
-from caches.semantic.guard import veto_between
-from caches.semantic.guard_reading import read
-from caches.semantic.index import MATRIX_UP_TO, Group, VectorIndex
-from caches.semantic.questions import QuestionVectors, speaks
+from caches.semantic.guard_reading import Reading, read
+from caches.semantic.index import MATRIX_UP_TO, Group, Neighbour, VectorIndex
+from caches.semantic.matching import Matching, MatchingOptions
 from caches.semantic.shelf import Held, Shelf
 from caches.tiers.limits import within
 from caches.tiers.local import LocalTier
+from caches.tiers.selection import label_bytes
 from caches.tiers.tier import Answer, Found
-
-MOST_SIMILAR = 0.999999  # of another request: 1 says that the request was equal
-VECTOR_NUMBER_BYTES = 4
-TEXT_STEP_BYTES = 16  # memory is given out in steps, not by the byte
 
 
 @dataclass(frozen=True)
-class SemanticOptions:
-    """similarity_threshold: at the start, in [0, 1]; None serves equal requests only. lowest_threshold: nobody can go
-    below. candidates: neighbours that the guard may reject before a lookup misses. longest_question: in characters.
-    entry_overhead_bytes: counted for each entry beside body, question and vector. most_removed: entries in one call.
-    embed_timeout_seconds: for a slow embedder. matrix_up_to: see caches/semantic/index.py."""
+class SemanticOptions(MatchingOptions):
+    """entry_overhead_bytes: counted for each entry beside body, labels, question and vector. most_removed: entries in
+    one call. matrix_up_to: see caches/semantic/index.py."""
 
-    similarity_threshold: float | None = 0.9
-    lowest_threshold: float = 0.7
-    candidates: int = 8
-    longest_question: int = 1_000
     entry_overhead_bytes: int = 1_024
     most_removed: int = 1_000
-    embed_timeout_seconds: float = 2.0
     matrix_up_to: int = MATRIX_UP_TO
 
 
-@dataclass(frozen=True)
-class SemanticCounts:
-    """Since the tier began. equal_hits + semantic_hits = hits. vetoes: neighbours similar enough that the guard
-    rejected."""
-
-    equal_hits: int = 0
-    semantic_hits: int = 0
-    vetoes: int = 0
-
-
-class SemanticTier(LocalTier[Held]):
+class SemanticTier(Matching, LocalTier[Held]):
     """State changes only between two awaits."""
 
     def __init__(
@@ -67,37 +44,12 @@ class SemanticTier(LocalTier[Held]):
         name: str = "semantic",
         options: SemanticOptions | None = None,
     ) -> None:
-        self._embedder, self.options = embedder, options or SemanticOptions()
+        self.options = options or SemanticOptions()
+        Matching.__init__(self, embedder, self.options)
         begin, most = within(space.default(), space), self.options.most_removed
         self._shelf = Shelf(int(begin.cache_size), begin.ttl_seconds, most, self._forget)
-        super().__init__(name, space, self._shelf, most)
+        LocalTier.__init__(self, name, space, self._shelf, most)
         self._index = VectorIndex(embedder.dimensions, self.options.matrix_up_to)
-        self._questions = QuestionVectors(embedder, self.options.embed_timeout_seconds)
-        self._thresholds: dict[Partition, float | None] = {}
-        self._threshold = self._allowed(self.options.similarity_threshold)
-        self._counts: Counter[str] = Counter()
-
-    # --- the threshold ---------------------------------------------------------------------------------------------
-
-    def similarity_threshold(self, partition: Partition | None = None) -> float | None:
-        """What binds for a partition, or for all that have none of their own. None: equal requests only."""
-        return self._threshold if partition is None else self._thresholds.get(partition, self._threshold)
-
-    def set_similarity_threshold(self, threshold: float | None, partition: Partition | None = None) -> float | None:
-        """From the next lookup on; returns what was taken, at least the operator's lowest."""
-        taken = self._allowed(threshold)
-        if partition is None:
-            self._threshold = taken
-        else:
-            self._thresholds[partition] = taken
-        return taken
-
-    def _allowed(self, threshold: float | None) -> float | None:
-        if threshold is None:
-            return None
-        if not 0.0 <= threshold <= 1.0:
-            raise InputError(f"similarity_threshold: got {threshold}, expected 0 to 1")
-        return max(threshold, self.options.lowest_threshold)
 
     # --- the seam --------------------------------------------------------------------------------------------------
 
@@ -129,20 +81,9 @@ class SemanticTier(LocalTier[Held]):
 
     # --- beside the seam -------------------------------------------------------------------------------------------
 
-    def counts(self) -> SemanticCounts:
-        return SemanticCounts(**self._counts)
-
     def entry_bytes(self, key: RequestKey, answer: Answer) -> int:
         """What an entry counts for."""
-        size = answer.size_bytes + self.options.entry_overhead_bytes
-        if key.question is None or not self._speaks(key):
-            return size
-        text = -(-len(key.question.encode()) // TEXT_STEP_BYTES) * TEXT_STEP_BYTES
-        return size + text + VECTOR_NUMBER_BYTES * self._embedder.dimensions
-
-    @property
-    def embedder_name(self) -> str:
-        return self._embedder.name
+        return answer.size_bytes + label_bytes(key) + self._question_bytes(key) + self.options.entry_overhead_bytes
 
     @property
     def vectors(self) -> VectorIndex:
@@ -162,13 +103,8 @@ class SemanticTier(LocalTier[Held]):
             self._questions.remember(key.question, vector)
         return await self.store(key, answer, now_seconds)
 
-    def _speaks(self, key: RequestKey) -> bool:
-        return speaks(key.question, self.options.longest_question)
-
     def _needs_vector(self, key: RequestKey, now: float) -> bool:
-        if self.similarity_threshold(key.partition) is None or not self._speaks(key):
-            return False
-        return self._shelf.fresh(key.id, now) is None
+        return self._matches(key) and self._shelf.fresh(key.id, now) is None
 
     def _look_up(self, key: RequestKey, vector: Vectors | None, now: float) -> Found | None:
         name, similarity = key.id, 1.0
@@ -177,25 +113,23 @@ class SemanticTier(LocalTier[Held]):
         held = self._shelf.get(name, now)  # counts
         if held is None:
             return None
-        self._counts["equal_hits" if name == key.id else "semantic_hits"] += 1
-        return Found(held.answer, similarity)
+        self._matched["equal_hits" if name == key.id else "semantic_hits"] += 1
+        return Found(held.answer, similarity, held.key.tags)
 
     def _nearest(self, key: RequestKey, vector: Vectors, now: float) -> tuple[bytes, float] | None:
         """Name and similarity of the most similar entry that may answer this question."""
-        threshold = self.similarity_threshold(key.partition)
-        group, asked = Group(key.partition, key.context), None
-        for neighbour in self._index.search(group, vector, self.options.candidates):
-            if threshold is None or neighbour.similarity < threshold:
-                return None
+        near = self._index.search(Group(key.partition, key.context), vector, self.options.candidates)
+        return next(self._may_answer(key, self._readable(key, near, now)), None)
+
+    def _readable(
+        self, key: RequestKey, near: Iterable[Neighbour], now: float
+    ) -> Iterator[tuple[bytes, float, Reading]]:
+        """Those that are not too old, by name."""
+        for neighbour in near:
             name = replace(key, fingerprint=neighbour.fingerprint).id
             held = self._shelf.fresh(name, now)
-            if held is None or held.reading is None:
-                continue
-            asked = asked or read(key.question or "")
-            if veto_between(asked, held.reading) is None:
-                return name, min(neighbour.similarity, MOST_SIMILAR)
-            self._counts["vetoes"] += 1
-        return None
+            if held is not None and held.reading is not None:
+                yield name, neighbour.similarity, held.reading
 
     async def _keep(self, key: RequestKey, answer: Answer, now_seconds: float, warming: bool) -> bool:
         now, size = self._clock(now_seconds), self.entry_bytes(key, answer)

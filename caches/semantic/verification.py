@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import beta
+from scipy.special import betaincinv  # scipy.stats says the same and takes a second to import
 
 from caches.errors import InputError
 from caches.keys.request_key import Partition
@@ -63,6 +63,10 @@ class Verification:
         """The oldest first; none where nothing was verified."""
         return tuple(self._outcomes.get(partition, ()))
 
+    def partitions(self) -> tuple[Partition, ...]:
+        """Of which any hit was verified."""
+        return tuple(self._outcomes)
+
     def wrong_share(self, partition: Partition, threshold: float = 0.0) -> WrongShare | None:
         """Among hits at or above a threshold; None where none of them was verified."""
         return wrong_share([one for one in self.outcomes(partition) if one.similarity >= threshold])
@@ -81,8 +85,8 @@ def clopper_pearson(wrong: int, verified: int, confidence: float = CONFIDENCE) -
     if not 0 <= wrong <= verified or verified < 1:
         raise ValueError(f"got {wrong} wrong of {verified} verified")
     doubt = (1.0 - confidence) / 2.0
-    low = 0.0 if wrong == 0 else float(beta.ppf(doubt, wrong, verified - wrong + 1))
-    high = 1.0 if wrong == verified else float(beta.ppf(1.0 - doubt, wrong + 1, verified - wrong))
+    low = 0.0 if wrong == 0 else float(betaincinv(wrong, verified - wrong + 1, doubt))
+    high = 1.0 if wrong == verified else float(betaincinv(wrong + 1, verified - wrong, 1.0 - doubt))
     return low, high
 
 

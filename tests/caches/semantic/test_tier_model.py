@@ -1,8 +1,9 @@
-"""The tier beside a list of entries that is searched from end to end: hits by meaning, touches, bytes and lifetimes."""
+"""The tiers beside a list of entries that is searched from end to end: hits by meaning, touches, bytes, lifetimes."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from hypothesis import HealthCheck, given, settings
@@ -11,9 +12,13 @@ from hypothesis import strategies as st
 from caches.keys.request_key import Partition, RequestKey
 from caches.knobs import KnobSettings
 from caches.semantic.guard import veto
+from caches.semantic.matching import MatchingOptions
 from caches.semantic.tier import SemanticOptions, SemanticTier
 from caches.tiers.tier import Answer
+from tests.caches.semantic.shared_tiers import by_meaning
 from tests.caches.semantic.toy import START, ToyEmbedder, ask, space
+from tests.caches.semantic.vector_stores import redis_vectors, vectors_in
+from tests.contracts.meaning_contract import MeaningTier
 
 QUESTIONS = (
     *("how do i reset my password", "how can i reset my password", "how do i not reset my password", None),
@@ -28,7 +33,7 @@ THRESHOLD = 0.75
 class Model:
     """Least recently touched first."""
 
-    tier: SemanticTier
+    tier: MeaningTier
     capacity: int = 1_000_000
     ttl: float = 1e6
     held: dict[RequestKey, Answer] = field(default_factory=dict)
@@ -91,12 +96,32 @@ STEPS = st.lists(
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
 def test_it_does_what_the_list_does(steps: list[tuple[object, ...]]) -> None:
-    asyncio.run(walk(steps))
+    async def whole() -> None:
+        options = SemanticOptions(THRESHOLD, entry_overhead_bytes=8, matrix_up_to=4)
+        tier = SemanticTier(ToyEmbedder(), space(1e6, 1e6), options=options)
+
+        async def vectors() -> int:
+            return len(tier._index)
+
+        await walk(tier, vectors, steps)
+
+    asyncio.run(whole())
 
 
-async def walk(steps: list[tuple[object, ...]]) -> None:
-    options = SemanticOptions(THRESHOLD, entry_overhead_bytes=8, matrix_up_to=4)
-    tier = SemanticTier(ToyEmbedder(), space(1e6, 1e6), options=options)
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps=STEPS)
+def test_the_shared_tier_does_too(vector_redis_server: str, steps: list[tuple[object, ...]]) -> None:
+    """And no vector outlives its entry by more than the next housekeeping."""
+
+    async def whole() -> None:
+        make = by_meaning(vector_redis_server, redis_vectors(vector_redis_server))
+        async with make(ToyEmbedder(), space(1e6, 1e6), MatchingOptions(THRESHOLD)) as tier:
+            await walk(tier, lambda: vectors_in(vector_redis_server), steps)
+
+    asyncio.run(whole())
+
+
+async def walk(tier: MeaningTier, vectors_held: Callable[[], Awaitable[int]], steps: list[tuple[object, ...]]) -> None:
     model, now = Model(tier), START
     for number, (what, *with_) in enumerate(steps):
         match what, with_:
@@ -123,10 +148,10 @@ async def walk(steps: list[tuple[object, ...]]) -> None:
         stats, bound = await tier.stats(), await tier.settings()
         assert (stats.entries, stats.used_bytes) == (len(model.held), model.used())
         assert stats.used_bytes <= bound.cache_size == model.capacity
-        assert len(tier._index) == sum(key.question is not None for key in model.held)
+        assert await vectors_held() == sum(key.question is not None for key in model.held)
 
 
-async def check_lookup(tier: SemanticTier, model: Model, key: RequestKey, now: float) -> None:
+async def check_lookup(tier: MeaningTier, model: Model, key: RequestKey, now: float) -> None:
     allowed = model.acceptable(key, now)
     found = await tier.lookup(key, now)
     assert (found is None) == (not allowed)

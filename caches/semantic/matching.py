@@ -1,0 +1,118 @@
+"""What tiers that answer by meaning have in common: thresholds by partition, the guard, what a question counts for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from caches.errors import InputError
+from caches.keys.by_name import ByName
+from caches.keys.request_key import Partition, RequestKey
+from caches.semantic.embedder import Embedder
+from caches.semantic.guard import veto_between
+from caches.semantic.guard_reading import Reading, read
+from caches.semantic.questions import QuestionVectors, speaks
+
+MOST_SIMILAR = 0.999999  # of another request: 1 says that the request was equal
+VECTOR_NUMBER_BYTES = 4
+TEXT_STEP_BYTES = 16  # memory is given out in steps, not by the byte
+N = TypeVar("N")
+
+
+@dataclass(frozen=True)
+class MatchingOptions:
+    """similarity_threshold: at the start, in [0, 1]; None serves equal requests only. namespace_thresholds: the same of
+    namespaces that state one. lowest_threshold: nobody can go below. candidates: neighbours that the guard may reject
+    before a lookup misses. longest_question: in characters. embed_timeout_seconds: for a slow embedder."""
+
+    similarity_threshold: float | None = 0.9
+    namespace_thresholds: ByName[float | None] = field(default_factory=lambda: ByName({}, None))
+    lowest_threshold: float = 0.7
+    candidates: int = 8
+    longest_question: int = 1_000
+    embed_timeout_seconds: float = 2.0
+
+
+@dataclass(frozen=True)
+class SemanticCounts:
+    """Since the tier began. equal_hits + semantic_hits = hits. vetoes: neighbours similar enough that the guard
+    rejected."""
+
+    equal_hits: int = 0
+    semantic_hits: int = 0
+    vetoes: int = 0
+
+
+class Matching:
+    """Thresholds are this process's own, also where the entries are shared."""
+
+    def __init__(self, embedder: Embedder, options: MatchingOptions) -> None:
+        self._embedder, self._matching = embedder, options
+        self._questions = QuestionVectors(embedder, options.embed_timeout_seconds)
+        self._thresholds: dict[Partition, float | None] = {}
+        self._threshold = self._allowed(options.similarity_threshold)
+        self._matched: Counter[str] = Counter()
+
+    def similarity_threshold(self, partition: Partition | None = None) -> float | None:
+        """What binds for a partition, or for all that have none of their own. None: equal requests only."""
+        if partition is None:
+            return self._threshold
+        if partition in self._thresholds:
+            return self._thresholds[partition]
+        stated = self._matching.namespace_thresholds.of(partition.namespace)
+        return self._threshold if stated is None else self._allowed(stated)
+
+    def set_thresholds(self) -> dict[Partition, float | None]:
+        """Of the partitions for which one was set since the start."""
+        return dict(self._thresholds)
+
+    def set_similarity_threshold(self, threshold: float | None, partition: Partition | None = None) -> float | None:
+        """From the next lookup on; returns what was taken, at least the operator's lowest."""
+        taken = self._allowed(threshold)
+        if partition is None:
+            self._threshold = taken
+        else:
+            self._thresholds[partition] = taken
+        return taken
+
+    def counts(self) -> SemanticCounts:
+        return SemanticCounts(**self._matched)
+
+    @property
+    def embedder_name(self) -> str:
+        return self._embedder.name
+
+    def _allowed(self, threshold: float | None) -> float | None:
+        if threshold is None:
+            return None
+        if not 0.0 <= threshold <= 1.0:
+            raise InputError(f"similarity_threshold: got {threshold}, expected 0 to 1")
+        return max(threshold, self._matching.lowest_threshold)
+
+    def _speaks(self, key: RequestKey) -> bool:
+        return speaks(key.question, self._matching.longest_question)
+
+    def _matches(self, key: RequestKey) -> bool:
+        """Whether this request may be answered by meaning."""
+        return self._speaks(key) and self.similarity_threshold(key.partition) is not None
+
+    def _question_bytes(self, key: RequestKey, number_bytes: int = VECTOR_NUMBER_BYTES) -> int:
+        """Of the question and its vector; 0 where it has none that may be matched."""
+        if key.question is None or not self._speaks(key):
+            return 0
+        text = -(-len(key.question.encode()) // TEXT_STEP_BYTES) * TEXT_STEP_BYTES
+        return text + number_bytes * self._embedder.dimensions
+
+    def _may_answer(self, key: RequestKey, near: Iterable[tuple[N, float, Reading]]) -> Iterator[tuple[N, float]]:
+        """Of neighbours with their similarity and question, the most similar first, those that may answer."""
+        threshold, asked = self.similarity_threshold(key.partition), None
+        for neighbour, similarity, reading in near:
+            if threshold is None or not similarity >= threshold:  # nor where it is no number
+                return
+            asked = asked or read(key.question or "")
+            if veto_between(asked, reading) is None:
+                yield neighbour, min(similarity, MOST_SIMILAR)
+            else:
+                self._matched["vetoes"] += 1
