@@ -8,6 +8,7 @@ from pathlib import Path
 from caches.errors import InputError
 from traces.assemble import read_format
 from traces.formats import (
+    access_log,
     agent_sessions,
     azure,
     cachelib,
@@ -33,6 +34,7 @@ FORMATS: dict[str, Format] = {
     for module in (
         oracle_general,
         keys,
+        access_log,
         parquet,
         mooncake,
         agent_sessions,
@@ -61,6 +63,8 @@ def detect_format(path: Path, options: ReadOptions) -> Format:
 
     Raises InputError where no format is sure.
     """
+    if not options.columns and access_log.is_access_log(path):
+        return access_log.FORMAT
     if path.is_dir():
         return parquet.FORMAT
     head = Head(uncompressed_name(path), first_line(path))

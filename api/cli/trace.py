@@ -55,7 +55,7 @@ def convert(
     start = perf_counter()
     converted = read_with_progress(file, format_name, options)
     digest = write_trace(converted, out, overwrite=overwrite)
-    _report(replace(converted, sha256=digest), out, perf_counter() - start, as_json=as_json)
+    report(replace(converted, sha256=digest), out, perf_counter() - start, as_json=as_json)
 
 
 def parse_columns(pairs: list[str]) -> dict[str, str]:
@@ -71,7 +71,7 @@ def parse_columns(pairs: list[str]) -> dict[str, str]:
     return columns
 
 
-def _report(converted: Trace, out: Path, seconds: float, *, as_json: bool) -> None:
+def report(converted: Trace, out: Path, seconds: float, *, as_json: bool) -> None:
     result = {
         "folder": out,
         "source": converted.info.source,

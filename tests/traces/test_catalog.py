@@ -18,7 +18,7 @@ def test_unknown_format_names_the_nearest() -> None:
     with pytest.raises(InputError) as caught:
         find_format("twiter")
     message = str(caught.value)
-    assert message.startswith("trace format: got 'twiter', expected one of agent_sessions, azure, cachelib, csv,")
+    assert message.startswith("trace format: got 'twiter', expected one of access_log, agent_sessions, azure,")
     assert message.endswith("; did you mean twitter?")
     assert find_format("azure") is FORMATS["azure"]
 

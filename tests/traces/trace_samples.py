@@ -10,6 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from traces.access.record import AccessRecord
+from traces.access.secret import key_hash
+from traces.access.table import table_of
 from traces.reader import ReadOptions
 
 FOLDER = Path(__file__).parent / "samples"
@@ -75,6 +78,19 @@ def parquet_bytes(times: list[int]) -> bytes:
         }
     )
     pq.write_table(table, sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def access_log_bytes() -> bytes:
+    """Four requests in the order of their ends, which is not that of their arrivals; the second went past the cache."""
+    records = [
+        AccessRecord(1_700_000_001.5, b"b", "default", "default", "memory", 200, 20, 7, 3),
+        AccessRecord(1_700_000_001.75, None, "default", "default", "bypass", 200),
+        AccessRecord(1_700_000_000.25, b"a", "default", "default", "miss", 200, 10, 5, 2, 1.5),
+        AccessRecord(1_700_000_002.0, b"a", "acme", "shop", "miss", 200, 10, 5, 2, 1.5, ttl_seconds=60.0),
+    ]
+    sink = pa.BufferOutputStream()
+    pq.write_table(table_of(records, key_hash(b"a secret of a sample")), sink)
     return bytes(sink.getvalue().to_pybytes())
 
 
@@ -180,6 +196,7 @@ SAMPLES = [
         step_back=_replaced("1767600004", "1767500004"),
         step_back_place="line 4, created",
     ),
+    Sample("access.parquet", "access_log", 3, access_log_bytes(), compressible=False),
     Sample(
         "requests.parquet",
         "parquet",

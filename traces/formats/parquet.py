@@ -52,12 +52,12 @@ def count(path: Path) -> int:
 
 
 def _rows(path: Path) -> int:
-    with _opened(path) as file:
+    with opened(path) as file:
         return int(file.metadata.num_rows)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def opened(path: Path) -> Iterator[Any]:
     """An open Parquet file; what it cannot give becomes an InputError."""
     try:
         with pq.ParquetFile(path) as file:
@@ -68,7 +68,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def _read_part(path: Path, options: ReadOptions) -> Iterator[tuple[float, Chunk]]:
     """(share of the file read so far, chunk)."""
-    with _opened(path) as file:
+    with opened(path) as file:
         mapping = resolve(path, options.columns, tuple(file.schema_arrow.names))
         rows = max(1, options.chunk_bytes // BYTES_PER_ROW)
         first = 1

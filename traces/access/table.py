@@ -1,0 +1,40 @@
+"""Records of the access log as a table: the columns that every log has, named as the roles that traces know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from traces.access.record import AccessRecord
+from traces.access.secret import HASH_BYTES, KeyHash
+
+METADATA = b"setpoint.access_log"  # in the files of a log, so that readers know them
+FORMAT_VERSION = b"1"
+
+SCHEMA = pa.schema(
+    [
+        pa.field("time", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("key", pa.binary(HASH_BYTES)),
+        pa.field("tenant", pa.string(), nullable=False),
+        pa.field("namespace", pa.string(), nullable=False),
+        pa.field("outcome", pa.string(), nullable=False),
+        pa.field("status", pa.int16(), nullable=False),
+        pa.field("size", pa.int64()),
+        pa.field("prompt_tokens", pa.int64()),
+        pa.field("output_tokens", pa.int64()),
+        pa.field("compute_seconds", pa.float64()),
+        pa.field("similarity", pa.float32()),
+        pa.field("ttl", pa.float64()),
+    ],
+    metadata={METADATA: FORMAT_VERSION},
+)
+
+
+def table_of(records: Sequence[AccessRecord], hashed: KeyHash) -> Any:
+    """A pyarrow table of SCHEMA, in the order of the records."""
+    columns = dict(zip(AccessRecord._fields, zip(*records, strict=True), strict=True))
+    arrivals = [round(seconds * 1e6) for seconds in columns["arrival_seconds"]]
+    keys = [None if one is None else hashed(one) for one in columns["key_id"]]
+    return pa.table([arrivals, keys, *list(columns.values())[2:]], schema=SCHEMA)
