@@ -8,19 +8,27 @@ a candidate whose answer is over is worth a whole one, since only the backend ca
 
 from __future__ import annotations
 
-import heapq
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from caches.keys.request_key import RequestKey
+import numpy as np
+from numpy.typing import NDArray
+
+from caches.keys.request_key import Partition, RequestKey
 from caches.tiers.tier import Answer
+
+FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class HotRule:
-    """most: keys that are remembered; when there are more, the less popular half is forgotten."""
+    """most: keys that are remembered; when there are more, the less popular half is forgotten. longest_question: in
+    characters; of longer ones the text is not kept, so what is remembered has a bound. Equal requests are all that such
+    an entry serves then, as in the semantic tier."""
 
     half_life_seconds: float = 3_600.0
     most: int = 100_000
+    longest_question: int = 1_000
 
 
 @dataclass
@@ -34,11 +42,12 @@ class _Seen:
 
 @dataclass(frozen=True)
 class Candidate:
-    """over: whether the answer seen last is too old by now, so that only the backend has a new one."""
+    """over: whether the answer seen last is too old by now, so that only the backend has a new one. popularity: now."""
 
     key: RequestKey
     worth: float
     over: bool
+    popularity: float = 0.0
 
 
 class HotKeys:
@@ -52,29 +61,68 @@ class HotKeys:
 
     def seen(self, key: RequestKey, answer: Answer, now_seconds: float) -> None:
         """A request, and the answer that it got."""
+        known = self._known(key, now_seconds)
+        known.popularity = self._popularity(known, now_seconds) + 1.0
+        self._learn(known, answer, now_seconds)
+
+    def learn(self, key: RequestKey, answer: Answer, popularity: float, now_seconds: float) -> None:
+        """What another process saw; learning the same twice changes nothing."""
+        known = self._known(key, now_seconds)
+        known.popularity = max(self._popularity(known, now_seconds), popularity)
+        self._learn(known, answer, now_seconds)
+
+    def ranked(
+        self,
+        now_seconds: float,
+        ttl_seconds: float,
+        share: float = 1.0,
+        among: Callable[[Partition], bool] | None = None,
+    ) -> list[Candidate]:
+        """The best share of all, best first; of equals, who was seen first. ttl_seconds: of the tier that is to be
+        warmed. among: whose requests; of all partitions by default. May run in a thread beside the one that sees
+        requests."""
+        seen = list(self._seen.values())  # in one step: requests may be added meanwhile
+        if among is not None:
+            seen = [one for one in seen if among(one.key.partition)]
+        table = _table(seen)
+        popularity = self._popularities(table, now_seconds)
+        left = 1.0 - np.maximum(now_seconds - table[:, 2], 0.0) / ttl_seconds
+        worth = popularity * table[:, 3] * np.where(left > 0, left, 1.0)
+        best = np.argsort(-worth, kind="stable")[: round(share * len(seen))].tolist()
+        return [
+            Candidate(seen[one].key, float(worth[one]), bool(left[one] <= 0), float(popularity[one])) for one in best
+        ]
+
+    def _known(self, key: RequestKey, now: float) -> _Seen:
         known = self._seen.get(key.id)
         if known is None:
             if len(self._seen) >= self._rule.most:
-                self._forget(now_seconds)
-            known = self._seen[key.id] = _Seen(key, 0.0, now_seconds, 0.0, 0.0)
-        known.popularity = self._popularity(known, now_seconds) + 1.0
-        known.at_seconds = max(known.at_seconds, now_seconds)
+                self._forget(now)
+            kept = replace(key, question=None) if len(key.question or "") > self._rule.longest_question else key
+            known = self._seen[key.id] = _Seen(kept, 0.0, now, 0.0, 0.0)
+        return known
+
+    def _learn(self, known: _Seen, answer: Answer, now: float) -> None:
+        known.at_seconds = max(known.at_seconds, now)
         known.written_seconds, known.compute_seconds = answer.written_seconds, answer.compute_seconds
-
-    def ranked(self, now_seconds: float, ttl_seconds: float, share: float = 1.0) -> list[Candidate]:
-        """The best share of all, best first. ttl_seconds: of the tier that is to be warmed."""
-        every = [self._candidate(one, now_seconds, ttl_seconds) for one in self._seen.values()]
-        return heapq.nlargest(round(share * len(every)), every, key=lambda one: (one.worth, one.key.fingerprint))
-
-    def _candidate(self, one: _Seen, now: float, ttl_seconds: float) -> Candidate:
-        left = 1.0 - max(now - one.written_seconds, 0.0) / ttl_seconds
-        worth = self._popularity(one, now) * one.compute_seconds * (left if left > 0 else 1.0)
-        return Candidate(one.key, worth, left <= 0)
 
     def _popularity(self, one: _Seen, now: float) -> float:
         return float(one.popularity * 0.5 ** (max(now - one.at_seconds, 0.0) / self._rule.half_life_seconds))
 
     def _forget(self, now: float) -> None:
-        """Costs a pass over all of them, once in `most / 2` new ones."""
-        kept = heapq.nlargest(self._rule.most // 2, self._seen.items(), key=lambda item: self._popularity(item[1], now))
-        self._seen = dict(kept)
+        """Costs a pass over all of them, once in `most / 2` new ones; in arrays, since a request waits for it."""
+        names = list(self._seen)
+        popularity = self._popularities(_table(list(self._seen.values())), now)
+        kept = np.argsort(-popularity, kind="stable")[: self._rule.most // 2].tolist()
+        self._seen = {names[one]: self._seen[names[one]] for one in kept}
+
+    def _popularities(self, table: FloatArray, now: float) -> FloatArray:
+        """Shape (n,), of a `_table`."""
+        ages = np.maximum(now - table[:, 1], 0.0)
+        return np.asarray(table[:, 0] * 0.5 ** (ages / self._rule.half_life_seconds))
+
+
+def _table(seen: Sequence[_Seen]) -> FloatArray:
+    """Shape (n, 4): popularity, when it was that, when the answer was written, what it took."""
+    rows = [(one.popularity, one.at_seconds, one.written_seconds, one.compute_seconds) for one in seen]
+    return np.array(rows, np.float64).reshape(-1, 4)
