@@ -9,6 +9,7 @@ from typer.main import get_command
 
 from api.cli.main import app
 from api.cli.reference import cli_reference
+from api.gateway.config import serve_reference
 from tuner.config import config_reference
 
 ROOT = Path(__file__).parents[1]
@@ -61,6 +62,11 @@ def test_command_line_reference_is_up_to_date() -> None:
 def test_configuration_reference_is_up_to_date() -> None:
     """`make docs` writes it."""
     assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == config_reference()
+
+
+def test_reference_of_the_gateways_settings_is_up_to_date() -> None:
+    """`make docs` writes it."""
+    assert (ROOT / "docs" / "gateway-settings.md").read_text(encoding="utf-8") == serve_reference()
 
 
 def test_readme_lists_every_document() -> None:

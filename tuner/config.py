@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from agents.ppo_config import PPOConfig
 from envs.prefix import PrefixConfig
 from envs.reward import Constraints, Prices
 from envs.serving import Serving
-from tuner.config_loader import find_config_file, load_config, section_class
+from tuner.config_loader import find_config_file, load_config
+from tuner.section_reference import section_reference
 from tuner.sections import SECTION, CacheConfig, KnobsConfig, RunConfig, TraceConfig, TrackingConfig
 
 
@@ -48,48 +47,8 @@ def load_tuner_config(
 
 def config_reference() -> str:
     """The text of docs/configuration.md: every key with default, unit and help, by section."""
-    return _INTRODUCTION + "".join(_section_reference(TunerConfig, ""))
+    return _INTRODUCTION + "".join(section_reference(TunerConfig, ""))
 
-
-def _section_reference(section: type[BaseModel], path: str) -> Iterator[str]:
-    fields = section.model_fields
-    rows = [_row(name, info) for name, info in fields.items() if section_class(info) is None]
-    if rows:
-        yield f"\n## [{path}]\n\n{inspect.getdoc(section)}\n\n{_TABLE_HEAD}"
-        yield from rows
-    for name, info in fields.items():
-        inner = section_class(info)
-        if inner is not None:
-            yield from _section_reference(inner, f"{path}.{name}" if path else name)
-
-
-def _row(name: str, info: FieldInfo) -> str:
-    extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
-    meaning = _sentence(str(info.description))
-    if "source" in extra:
-        meaning += f" Source: {_sentence(str(extra['source']), capital=False)}"
-    if "variable" in extra:
-        meaning += f" The variable `{extra['variable']}` sets it too."
-    default = _literal(info.get_default(call_default_factory=True))
-    return f"| `{name}` | {default} | {extra.get('unit', '')} | {meaning} |\n"
-
-
-def _sentence(text: str, capital: bool = True) -> str:
-    return f"{text[:1].upper() if capital else text[:1]}{text[1:].rstrip('.')}."
-
-
-def _literal(value: object) -> str:
-    """As it would be written in TOML."""
-    if value is None:
-        return "not set"
-    if isinstance(value, tuple):
-        return f"`{list(value)}`"
-    if isinstance(value, bool):
-        return f"`{str(value).lower()}`"
-    return f"`{value}`" if isinstance(value, int | float) else f'`"{value}"`'
-
-
-_TABLE_HEAD = "| key | default | unit | meaning |\n|---|---|---|---|\n"
 
 _INTRODUCTION = """# Configuration
 

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -25,6 +25,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 ENV_PREFIX = "SETPOINT_"
 FILE_NAME = "setpoint.toml"
+HIDDEN = "hidden"  # type of a pydantic complaint about a value that is not to be repeated, such as a key
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def load_config(
     try:
         config = model_class.model_validate(_nested(given))
     except ValidationError as error:
-        raise _input_error(error, given) from None
+        raise _input_error(error, given, model_class) from None
     _refuse_odd_numbers(config, given)
     return config
 
@@ -82,6 +83,14 @@ def section_class(info: FieldInfo) -> type[BaseModel] | None:
     """The model of a field that is a section, None for a field that is a value."""
     kind = info.annotation
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def entry_class(info: FieldInfo) -> type[BaseModel] | None:
+    """The model of the entries of a field that is a table of named sections, or a list of them; else None."""
+    if get_origin(info.annotation) not in {dict, list, tuple}:
+        return None
+    models = [part for part in get_args(info.annotation) if isinstance(part, type) and issubclass(part, BaseModel)]
+    return models[0] if models else None
 
 
 def variable_names(key: str, info: FieldInfo) -> tuple[str, ...]:
@@ -165,11 +174,15 @@ def _nested(given: Mapping[str, Given]) -> dict[str, Any]:
     return tree
 
 
-def _input_error(error: ValidationError, given: Mapping[str, Given]) -> InputError:
+def _input_error(error: ValidationError, given: Mapping[str, Given], model_class: type[BaseModel]) -> InputError:
     """The first of pydantic's complaints. A check over a whole section names the keys that were set in it."""
     complaint = error.errors(include_url=False)[0]
     names = [str(part) for part in complaint["loc"]]
     prefixes = [".".join(names[:length]) for length in range(len(names), 0, -1)]
+    fields = leaf_fields(model_class)
+    for key in prefixes:
+        if key in given and entry_class(fields[key]):
+            return _error_inside(key, given[key], complaint, model_class)
     if complaint["type"] == "missing":
         return InputError(f"{prefixes[0]}: not set, expected a value in {FILE_NAME}, a variable or an option")
     expected = _expectation(complaint)
@@ -179,14 +192,51 @@ def _input_error(error: ValidationError, given: Mapping[str, Given]) -> InputErr
     section = "".join(f"{prefix}." for prefix in prefixes[:1])
     inside = {key: item for key, item in given.items() if key.startswith(section)}
     sources = " and ".join(dict.fromkeys(item.source for item in inside.values()))
-    values = ", ".join(f"{key} = {item.value!r}" for key, item in inside.items())
+    shown = {key: repr(item.value) if fields[key].repr else "…" for key, item in inside.items()}  # a URL has passwords
+    values = ", ".join(f"{key} = {value}" for key, value in shown.items())
     return InputError(f"{sources}: got {values}, expected {expected}")
+
+
+def _error_inside(key: str, item: Given, complaint: Mapping[str, Any], model_class: type[BaseModel]) -> InputError:
+    """Of a table of sections, or a list of them."""
+    place, value = key, item.value
+    for name in complaint["loc"][key.count(".") + 1 :]:
+        if isinstance(value, dict) and name in value:
+            place, value = f"{place}.{name}", value[name]
+        elif isinstance(value, list) and isinstance(name, int):
+            place, value = f"{place}[{name}]", value[name]
+    if complaint["type"] == "extra_forbidden":
+        nearest = _nearest(str(complaint["loc"][-1]), _fields_at(model_class, complaint["loc"][:-1]))
+        return InputError(f"{item.source}: unknown key {place}, the nearest known is {nearest}")
+    if complaint["type"] == "missing":
+        return InputError(f"{item.source}, {place}.{complaint['loc'][-1]}: not set, expected a value")
+    if complaint["type"] == HIDDEN:
+        return InputError(f"{item.source}, {place}: expected {complaint['msg']}")
+    return InputError(f"{item.source}, {place}: got {_shown(value)}, expected {_expectation(complaint)}")
+
+
+def _shown(value: object) -> str:
+    """Of tables only the keys: there may be a password among the values."""
+    if isinstance(value, dict):
+        return f"a table of {', '.join(map(str, value)) or 'nothing'}"
+    if isinstance(value, list) and any(isinstance(one, dict) for one in value):
+        return f"{len(value)} tables"
+    return repr(value)
+
+
+def _fields_at(model_class: type[BaseModel], place: Iterable[str | int]) -> list[str]:
+    """Names of the fields of the section at this place; names and numbers of entries are passed over."""
+    for name in place:
+        info = model_class.model_fields.get(str(name))
+        if info is not None:
+            model_class = section_class(info) or entry_class(info) or model_class
+    return list(model_class.model_fields)
 
 
 def _expectation(complaint: Mapping[str, Any]) -> str:
     if complaint["type"] == "value_error":
         return str(complaint["ctx"]["error"])
-    text: str = complaint["msg"].removeprefix("Input should be ")
+    text: str = complaint["msg"].removeprefix("Input should be ").removeprefix("String should ")
     return text.split(", unable")[0].split(", got")[0]
 
 

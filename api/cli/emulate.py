@@ -16,7 +16,7 @@ try:
     from api.emulator.settings import EmulatorSettings
     from api.http.listening import listen, place_of, server_of, take_stops_as_asked_for
 except ModuleNotFoundError as error:
-    if error.name not in {"fastapi", "prometheus_client", "starlette", "uvicorn"}:
+    if error.name not in {"fastapi", "httptools", "prometheus_client", "starlette", "uvicorn"}:
         raise
     raise InputError(f"setpoint emulate needs {error.name}: install it with pip install 'setpoint[live]'") from error
 

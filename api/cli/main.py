@@ -40,6 +40,7 @@ COMMANDS: dict[str, Entry | Group] = {
         {
             "info": Entry("api.cli.trace_info", "info", "Describe a trace as tables and a picture."),
             "convert": Entry("api.cli.trace", "convert", "Convert a trace or a log once, to open it at once."),
+            "fetch": Entry("api.cli.trace_fetch", "fetch", "Make a trace of an access log in a Redis stream."),
             "sessions": Entry("api.cli.sessions", "sessions", "Make days of traffic from recorded agent sessions."),
             "synth": Entry("api.cli.synth", "synth", "Make a synthetic or a composed trace."),
         },
@@ -50,7 +51,15 @@ COMMANDS: dict[str, Entry | Group] = {
     "evaluate": Entry("api.cli.evaluate", "evaluate", "Judge a policy on traffic that it never saw."),
     "promote": Entry("api.cli.promote", "promote", "Make a policy the champion if it wins, or say why not."),
     "policies": Entry("api.cli.policies", "policies", "List the registered policies and their aliases."),
+    "cache": Group(
+        "Move what is hot in the live cache from one gateway to another.",
+        {
+            "export": Entry("api.cli.cache", "export_command", "Write the entries asked for most to a file."),
+            "import": Entry("api.cli.cache", "import_command", "Take the entries of a file into a gateway."),
+        },
+    ),
     "serve": Entry("api.cli.serve", "serve", "The live cache, as a gateway in front of a backend."),
+    "hash-key": Entry("api.cli.hash_key", "hash_key", "The hash of an API key, for the settings of a gateway."),
     "emulate": Entry("api.cli.emulate", "emulate", "An OpenAI-compatible backend in which no model runs."),
 }
 

@@ -1,6 +1,6 @@
-"""The pages docs/cli.md and docs/configuration.md, made from the code.
+"""The pages docs/cli.md, docs/configuration.md and docs/gateway-settings.md, made from the code.
 
-`python -m api.cli.reference FOLDER` writes both into the folder.
+`python -m api.cli.reference FOLDER` writes them into the folder.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typer.main import get_command
 
 from api.cli.exit_codes import ExitCode
 from api.cli.main import app
+from api.gateway.config import serve_reference
 from tuner.config import config_reference
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def cli_reference(root: Command) -> str:
 def write_pages(folder: Path) -> None:
     (folder / "cli.md").write_text(cli_reference(get_command(app)), encoding="utf-8")
     (folder / "configuration.md").write_text(config_reference(), encoding="utf-8")
+    (folder / "gateway-settings.md").write_text(serve_reference(), encoding="utf-8")
 
 
 def _help_texts(command: Command, name: str, parent: Context | None) -> Iterator[str]:

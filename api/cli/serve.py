@@ -2,124 +2,144 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
-from dataclasses import replace
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from api.cli.output import result_console
+from api.cli.output import progress_console, result_console
 from caches.errors import InputError
-from caches.knobs import Knob, KnobSpace
-from caches.place import Place
-from caches.stack import Stack
-from caches.tiers.memory import MemoryTier
 
 try:
     from api.gateway.app import create_gateway
-    from api.gateway.service import GatewayService
-    from api.gateway.settings import GatewaySettings
-    from api.gateway.upstream import upstream_client
-    from api.http.listening import listen, place_of, server_of, take_stops_as_asked_for
-    from caches.tiers.redis_connection import connect
-    from caches.tiers.redis_index import RedisIndexTier
-    from caches.tiers.redis_lease import RedisLease
+    from api.gateway.at_work import at_work
+    from api.gateway.building import Built, built
+    from api.gateway.config import load_serve_config
+    from api.gateway.config_knobs import LEAST_BYTES, LONGEST_TTL_SECONDS
+    from api.gateway.config_tiers import with_redis
+    from api.gateway.default_disk import with_default_disk
+    from api.http.listening import listen, place_of, run, server_of, take_stops_as_asked_for
 except ModuleNotFoundError as error:
-    if error.name not in {"fastapi", "httpx", "prometheus_client", "redis", "starlette", "uvicorn"}:
+    if error.name not in {
+        "fastapi",
+        "faiss",
+        "httptools",
+        "httpx",
+        "prometheus_client",
+        "redis",
+        "starlette",
+        "tokenizers",
+        "uvicorn",
+    }:
         raise
     raise InputError(f"setpoint serve needs {error.name}: install it with pip install 'setpoint[live]'") from error
 
 SHUTDOWN_SECONDS = 10  # for answers that are on their way
-REDIS_SECONDS = 0.2  # of a lookup; a Redis that takes longer is passed by
-MEMORY_BYTES, REDIS_BYTES = 256 * 2**20, 1 * 2**30
-TTL_SECONDS, LONGEST_TTL_SECONDS = 3_600.0, 30 * 86_400.0
-LEAST_BYTES = 2**16
-# How far a change at run time may go: in this process a few times what was stated, in Redis what somebody set there.
-ROOM, MOST_REDIS_BYTES = 4.0, 2.0**40
 
 
 def serve(
-    upstream: Annotated[str, typer.Option(help="URL of the backend, as http://127.0.0.1:8100.")],
+    config: Annotated[Path | None, typer.Option(help="TOML file with settings; options win over it.")] = None,
+    upstream: Annotated[
+        list[str] | None,
+        typer.Option(help="URL of the backend, as http://127.0.0.1:8100; given again, of others that answer alike."),
+    ] = None,
     upstream_key_env: Annotated[
         str | None,
         typer.Option(help="Environment variable that holds the backend's key; without it, clients send theirs."),
     ] = None,
+    disk: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for a second tier that outlives the gateway; else one in the user's cache folder, if there is "
+            "no Redis."
+        ),
+    ] = None,
+    no_disk: Annotated[bool, typer.Option("--no-disk", help="Keep nothing on disk.")] = False,
     redis: Annotated[str | None, typer.Option(help="URL of a Redis, for a second tier that gateways share.")] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")] = 8080,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; else 127.0.0.1.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one; else 8080.")
+    ] = None,
     ttl: Annotated[
         float | None,
         typer.Option(min=1.0, max=LONGEST_TTL_SECONDS, help="Lifetime of an answer in seconds; else 3,600."),
     ] = None,
-    memory_bytes: Annotated[int, typer.Option(min=LEAST_BYTES, help="Capacity in this process.")] = MEMORY_BYTES,
+    memory_bytes: Annotated[
+        int | None, typer.Option(min=LEAST_BYTES, help="Capacity in this process; else 256 MiB.")
+    ] = None,
     redis_bytes: Annotated[
         int | None, typer.Option(min=LEAST_BYTES, help="Capacity in Redis; else 1 GiB, or what it was set to before.")
     ] = None,
+    access_log: Annotated[
+        str | None,
+        typer.Option(help="Folder, or redis://HOST:6379/0?stream=NAME, for a log of keys, sizes, tokens and times."),
+    ] = None,
+    no_semantic: Annotated[
+        bool, typer.Option("--no-semantic", help="Answer equal requests only, and none by meaning.")
+    ] = False,
 ) -> None:
     """Answer OpenAI's API from a cache, and from the backend behind it.
 
     Chat completions, completions and embeddings are cached, all else below /v1 is passed through. Only answers at
-    temperature 0, which the backend would give again, are kept. Stops at SIGINT and SIGTERM.
+    temperature 0, which the backend would give again, are kept. A question that means the same as one answered before
+    shares its answer, unless --no-semantic is given. Stops at SIGINT and SIGTERM.
     """
-    settings = GatewaySettings(upstream, _key(upstream_key_env))
-    places = [Place(MemoryTier(_space(memory_bytes, memory_bytes * ROOM, ttl)))]
-    lease = None
-    if redis is not None:
-        connection = connect(redis)
-        space = _space(redis_bytes or REDIS_BYTES, MOST_REDIS_BYTES, ttl)
-        places.append(Place(RedisIndexTier(connection, space), REDIS_SECONDS))
-        lease = RedisLease(connection)
-    service = GatewayService(settings, Stack(places, lease=lease), upstream_client(settings))
-    listener = listen(host, port)
+    overrides = {
+        "gateway.upstream": upstream or None,
+        "gateway.upstream_key_env": upstream_key_env,
+        "gateway.host": host,
+        "gateway.port": port,
+        "access_log.place": access_log,
+        "tiers.memory.cache_size": memory_bytes,
+        "tiers.memory.ttl_seconds": ttl,
+        "tiers.disk.path": disk,
+        "tiers.disk.enabled": _has_disk(disk, no_disk),
+        "tiers.disk.ttl_seconds": ttl,
+        "tiers.semantic.ttl_seconds": ttl,
+        "tiers.semantic.enabled": False if no_semantic else None,
+    }
+    told = load_serve_config(config, overrides)
+    told = told.model_copy(update={"tiers": with_redis(told.tiers, redis, redis_bytes, ttl)})
+    told, remarks = with_default_disk(told, os.environ, socket.gethostname())
+    gateway = built(told, "command line" if config is None else str(config), os.environ)
+    listener = listen(told.gateway.host, told.gateway.port)
     take_stops_as_asked_for()
-    _announce(settings, places, listener)
     with listener:
-        asyncio.run(_run(service, listener, redis_bytes, ttl))
+        run(_run(gateway, listener, remarks))
 
 
-async def _run(service: GatewayService, listener: socket.socket, redis_bytes: int | None, ttl: float | None) -> None:
-    for place in service.stack.places[1:]:
-        await _settle(place, service.clock(), redis_bytes, ttl)
-    server = server_of(create_gateway(service), SHUTDOWN_SECONDS, has_lifespan=True)
-    await server.serve(sockets=[listener])
+def _has_disk(disk: Path | None, no_disk: bool) -> bool | None:
+    """None where the options say nothing about it."""
+    if disk is not None and no_disk:
+        raise InputError("--disk, --no-disk: got both, expected one of them")
+    if no_disk:
+        return False
+    return None if disk is None else True
 
 
-async def _settle(place: Place, now_seconds: float, size: int | None, ttl: float | None) -> None:
-    """A shared tier keeps its settings: what is stated here is applied, what is not stays as somebody set it."""
-    found = await place.ask(place.tier.settings)
-    if found is None or (size is None and ttl is None):
-        return
-    wished = replace(
-        found,
-        cache_size=found.cache_size if size is None else float(size),
-        ttl_seconds=found.ttl_seconds if ttl is None else ttl,
-    )
-    await place.ask(place.tier.apply, wished, now_seconds)
+async def _run(gateway: Built, listener: socket.socket, remarks: Sequence[str]) -> None:
+    """remarks: of the time before, to be told with the address."""
+    async with at_work(gateway) as more:
+        _announce(gateway, listener, remarks)
+        for remark in more:
+            progress_console().print(remark, markup=False)
+        server = server_of(create_gateway(gateway.service), SHUTDOWN_SECONDS, has_lifespan=True)
+        await server.serve(sockets=[listener])
 
 
-def _key(name: str | None) -> str | None:
-    if name is None:
-        return None
-    key = os.environ.get(name, "").strip()
-    if not key:
-        raise InputError(f"--upstream-key-env: got {name!r}, expected the name of a variable that holds a key")
-    return key
-
-
-def _space(size: float, most: float, ttl: float | None) -> KnobSpace:
-    """The ranges within which settings can be changed at run time."""
-    lifetime = TTL_SECONDS if ttl is None else ttl
-    return KnobSpace(
-        Knob("cache_size", "bytes", LEAST_BYTES, most, size, 0.1, "log"),
-        Knob("ttl_seconds", "seconds", 1.0, LONGEST_TTL_SECONDS, lifetime, 0.1, "log"),
-        Knob("warmup_ratio", "share", 0.0, 1.0, 0.0, 0.25, "linear"),
-    )
-
-
-def _announce(settings: GatewaySettings, places: list[Place], listener: socket.socket) -> None:
+def _announce(gateway: Built, listener: socket.socket, remarks: Sequence[str]) -> None:
     console = result_console()
     console.print(f"Gateway: http://{place_of(listener)}/v1", markup=False)
-    names = ", ".join(place.tier.name for place in places)
-    console.print(f"Tiers: {names}. Backend: {settings.shown}", markup=False)
+    console.print(f"Tiers: {', '.join(gateway.places)}. Backend: {gateway.service.settings.shown}", markup=False)
+    if gateway.semantic is not None:
+        threshold = gateway.config.tiers.semantic.similarity_threshold
+        console.print(
+            f"A question that means the same as one answered before (similarity {threshold:g} or more) gets its "
+            "answer, as hit-l3; --no-semantic turns this off.",
+            markup=False,
+        )
+    for remark in remarks:
+        console.print(remark, markup=False)

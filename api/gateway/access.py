@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 
 from fastapi import Request
 
 from api.gateway.errors import NoKey, NotAllowed
-from api.gateway.settings import GatewaySettings, key_hash
+from api.gateway.settings import GatewaySettings, KeyHolder, Role, key_hash
 from api.http.errors import BadRequest
 from caches.errors import InputError
 from caches.keys.partitions import partition_of
@@ -16,16 +15,17 @@ from caches.keys.request_key import Partition
 
 NAMESPACE_HEADER = "x-setpoint-namespace"
 DEFAULT = "default"
+LOOKING_AFTER = (Role.VIEWER, Role.OPERATOR)
 
 
 def tenant_of(request: Request, settings: GatewaySettings) -> str:
-    """Raises NoKey where keys are asked for and this one is not known."""
-    if not settings.tenants:
+    """Raises NoKey where keys are asked for and this one is no client's."""
+    if not settings.asks_for(Role.CLIENT):
         return DEFAULT
-    tenant = settings.tenants.get(key_hash(_bearer(request)))
-    if tenant is None:
-        raise NoKey("This gateway asks for an API key, and does not know the one that was sent.")
-    return tenant
+    holder = _holder(request, settings)
+    if holder is None or holder.role is not Role.CLIENT:
+        raise NoKey("This gateway asks for a client's API key, and the one that was sent is none.")
+    return holder.tenant
 
 
 def partition_of_request(request: Request, settings: GatewaySettings) -> Partition:
@@ -41,17 +41,40 @@ def checked_partition(tenant: str, namespace: object) -> Partition:
 
 
 def check_admin(request: Request, settings: GatewaySettings) -> None:
-    """With an admin key only who has it; without, only programs on this machine, and no page in a browser there."""
-    if settings.admin_key_hash is not None:
-        if not hmac.compare_digest(key_hash(_bearer(request)), settings.admin_key_hash):
-            raise NotAllowed("This needs the admin key of the gateway, as a bearer token.")
-    elif not _is_local(request) or "origin" in request.headers:
-        raise NotAllowed("Without an admin key, this is only for programs on the machine of the gateway.")
+    """Only operators. Where nobody has a key for it, only programs on this machine, and no page in a browser there."""
+    _check(request, settings, (Role.OPERATOR,))
+
+
+def check_viewer(request: Request, settings: GatewaySettings) -> None:
+    """As `check_admin`, and viewers too."""
+    _check(request, settings, LOOKING_AFTER)
+
+
+def check_metrics(request: Request, settings: GatewaySettings) -> None:
+    """As `check_viewer`; where nobody has a key for this, everybody may."""
+    if settings.asks_for(*LOOKING_AFTER):
+        check_viewer(request, settings)
 
 
 def admins_tenant(request: Request, settings: GatewaySettings) -> str:
-    """An admin key may belong to a tenant as well."""
-    return settings.tenants.get(key_hash(_bearer(request)), DEFAULT)
+    """Whose entries are meant where none are named."""
+    holder = _holder(request, settings)
+    return DEFAULT if holder is None else holder.tenant
+
+
+def _check(request: Request, settings: GatewaySettings, roles: tuple[Role, ...]) -> None:
+    if settings.asks_for(*LOOKING_AFTER):
+        holder = _holder(request, settings)
+        if holder is None or holder.role not in roles:
+            wanted = " or ".join(f"an {role.value}" if role is Role.OPERATOR else f"a {role.value}" for role in roles)
+            raise NotAllowed(f"This needs the key of {wanted} of the gateway, as a bearer token.")
+    elif not _is_local(request) or "origin" in request.headers:
+        raise NotAllowed("Without a key for it, this is only for programs on the machine of the gateway.")
+
+
+def _holder(request: Request, settings: GatewaySettings) -> KeyHolder | None:
+    """By hash: how long it takes says nothing of the keys that there are."""
+    return settings.keys.get(key_hash(_bearer(request)))
 
 
 def _bearer(request: Request) -> str:

@@ -11,6 +11,7 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from api.gateway.access import partition_of_request
+from api.gateway.access_log import visit_of
 from api.gateway.asked import Asked, asked_of, read_body, wishes_of
 from api.gateway.call import BackendCall
 from api.gateway.errors import Headers, NotStored, Reply, TooLate
@@ -20,30 +21,45 @@ from api.gateway.passing import PassThrough
 from api.gateway.service import GatewayService
 from api.gateway.upkeep import Upkeep
 from api.gateway.upstream import Upstream
-from api.http.delivery import EventStream, gone_response, unless_gone
+from api.gateway.warming import GatewayWarming
+from api.http.delivery import EventStream, events_response, gone_response, unless_gone
 from api.http.errors import ApiError
 from caches.keys.fields import Endpoint
+from caches.keys.request_key import RequestKey
 from caches.stack import Served
 
 CACHE_HEADER = "x-setpoint-cache"
 SIMILARITY_HEADER = "x-setpoint-similarity"
+KEY_HEADER = "x-setpoint-key"  # of the request: what an invalidation can name
 MISS, BYPASS = "miss", "bypass"
 # Of the backend's response, in bytes as they came; ours says these itself.
-SAID_BY_US = frozenset({b"content-type", b"cache-control", b"age", CACHE_HEADER.encode(), SIMILARITY_HEADER.encode()})
+OUR_HEADERS = (CACHE_HEADER, SIMILARITY_HEADER, KEY_HEADER)
+SAID_BY_US = frozenset({b"content-type", b"cache-control", b"age", *(name.encode() for name in OUR_HEADERS)})
 T = TypeVar("T")
 
 
 class Answering:
     """Raises ApiError for what the gateway answers by itself."""
 
-    def __init__(self, service: GatewayService, upstream: Upstream, passing: PassThrough, upkeep: Upkeep) -> None:
-        self._settings, self._stack, self._clock = service.settings, service.stack, service.clock
+    def __init__(
+        self,
+        service: GatewayService,
+        upstream: Upstream,
+        passing: PassThrough,
+        upkeep: Upkeep,
+        warming: GatewayWarming,
+    ) -> None:
+        self._settings, self._clock, self._warming = service.settings, service.clock, warming
         self._upstream, self._passing, self._upkeep = upstream, passing, upkeep
 
     async def answer(self, endpoint: Endpoint, request: Request) -> Response:
-        partition, wishes = partition_of_request(request, self._settings), wishes_of(request)
+        visit = visit_of(request)
+        partition = visit.partition = partition_of_request(request, self._settings)
+        rules = self._settings.rules_of(partition.namespace)
+        wishes = wishes_of(request).within(rules.ttl_seconds)
         raw = await read_body(request, self._settings.largest_body_bytes)
-        asked = asked_of(endpoint, raw, partition, self._settings.rules, wishes)
+        asked = visit.asked = asked_of(endpoint, raw, partition, rules.key_rules, wishes) if rules.cached else None
+        visit.is_read = True
         if asked is None:
             with telling(BYPASS):
                 response = await self._passing.whole(request, raw)
@@ -55,19 +71,21 @@ class Answering:
             return await (self._streamed if asked.streamed else self._whole)(request, asked, call)
 
     async def _whole(self, request: Request, asked: Asked, call: BackendCall) -> Response:
-        fetching = self._stack.fetch(asked.key, call, asked.wishes.max_age_seconds)
+        fetching = self._warming.fetch(asked, call)
         try:
             served = await unless_gone(request, self._in_time(fetching))
         except NotStored as error:
             return _passed_on(error.reply)
         if served is None:
             return gone_response()
-        self._renew_early(asked, served, call)
-        return _with(Response(served.answer.body, 200, said_of(served), "application/json"), call.returned)
+        visit_of(request).served = served
+        self._upkeep.after(asked, served, call)
+        return _with(Response(served.answer.body, 200, said_of(served), "application/json"), asked.key, call.returned)
 
     async def _streamed(self, request: Request, asked: Asked, call: BackendCall) -> Response:
-        feed = Feed(asked, lambda watch: self._stack.fetch(asked.key, call, asked.wishes.max_age_seconds, watch))
-        opened = False
+        feed = Feed(asked, lambda watch: self._warming.fetch(asked, call, watch))
+        visit, opened = visit_of(request), False
+        visit.feed = feed
         try:
             opened = await unless_gone(request, self._in_time(_opened(feed))) is not None
         except NotStored as error:
@@ -77,11 +95,11 @@ class Answering:
                 await feed.close()
         if not opened:
             return gone_response()
-        served = feed.served
+        served = visit.served = feed.served
         if served is not None:
-            self._renew_early(asked, served, call)
-        said = {CACHE_HEADER: MISS} if served is None else said_of(served)
-        return _with(EventStream(feed.events(), said, feed.close), call.returned)
+            self._upkeep.after(asked, served, call)
+            return _with(events_response(feed.replay(served), said_of(served)), asked.key, call.returned)
+        return _with(EventStream(feed.events(), {CACHE_HEADER: MISS}, feed.close), asked.key, call.returned)
 
     async def _in_time(self, work: Awaitable[T]) -> T:
         try:
@@ -90,16 +108,12 @@ class Answering:
         except TimeoutError:
             raise TooLate(f"No answer after {self._settings.deadline_seconds:g} seconds.") from None
 
-    def _renew_early(self, asked: Asked, served: Served, call: BackendCall) -> None:
-        if served.refresh_due:
-            self._upkeep.renew(asked.key, call)
-
 
 def said_of(served: Served) -> dict[str, str]:
     """The headers that say where an answer comes from."""
     if served.tier is None:
         return {CACHE_HEADER: MISS}
-    said = {CACHE_HEADER: f"hit-{served.tier}", "age": str(int(served.age_seconds))}
+    said = {CACHE_HEADER: f"hit-l{served.level}", "age": str(int(served.age_seconds))}
     if served.similarity < 1.0:
         said[SIMILARITY_HEADER] = f"{served.similarity:.4f}"
     return said
@@ -131,7 +145,8 @@ def _passed_on(reply: Reply) -> Response:
     return response
 
 
-def _with(response: Response, more: Headers) -> Response:
+def _with(response: Response, key: RequestKey, more: Headers) -> Response:
     """With the backend's headers, beside our own."""
+    response.headers[KEY_HEADER] = key.fingerprint.hex()
     response.raw_headers += [one for one in more if one[0] not in SAID_BY_US]
     return response

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -13,48 +13,60 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route
 
-from api.gateway.access import tenant_of
+from api.gateway import access_log
+from api.gateway.access import check_metrics, tenant_of
 from api.gateway.admin import Admin
 from api.gateway.answering import BYPASS, CACHE_HEADER, Answering, telling
+from api.gateway.backend_metrics import BackendCollector
+from api.gateway.hot_set import HotSet
 from api.gateway.metrics import CONTENT_TYPE, GatewayMetrics, tier_counts
 from api.gateway.passing import PassThrough
+from api.gateway.semantic_report import SemanticCollector
 from api.gateway.service import GatewayService
 from api.gateway.upkeep import Upkeep
 from api.gateway.upstream import Upstream
+from api.gateway.warming import GatewayWarming
+from api.gateway.warming_metrics import WarmingCollector
 from api.http.delivery import error_response, gone_response, handled_error, handled_refusal, json_response
+from api.http.direct import DirectApp, Handler
 from api.http.errors import ApiError
 from caches.keys.fields import Endpoint
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 OTHER, REFUSED = "other", "refused"
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 def create_gateway(service: GatewayService) -> FastAPI:
     """An application with metrics of its own. It needs its lifespan, which tends the tiers and closes them."""
     gateway = _Gateway(service)
-    admin = Admin(service)
+    admin = Admin(service, gateway.warming, gateway.upkeep.verifying)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        async with gateway.upkeep.running():
+        async with access_log.running(service.access_log), gateway.upkeep.running(), gateway.warming.running():
             yield
 
-    # plain routes: what FastAPI does for a function with typed arguments costs more than a hit
-    cached = [Route(endpoint.value, gateway.cached(endpoint), methods=["POST"]) for endpoint in Endpoint]
+    cached = {endpoint.value: gateway.cached(endpoint) for endpoint in Endpoint}
     routes: list[BaseRoute] = [
-        *cached,
+        *(Route(path, handler, methods=["POST"]) for path, handler in cached.items()),
         Route("/v1/cache/stats", admin.stats, methods=["GET"]),
         Route("/v1/cache/invalidate", admin.invalidate, methods=["POST"]),
         Route("/v1/cache/settings", admin.settings, methods=["GET"]),
         Route("/v1/cache/settings", admin.apply, methods=["PUT"]),
+        *HotSet(service, gateway.warming).routes(),
         Route("/v1/{path:path}", gateway.timed(OTHER, gateway.passed), methods=METHODS),
         Route("/healthz", gateway.health, methods=["GET"]),
         Route("/readyz", gateway.ready, methods=["GET"]),
         Route("/metrics", gateway.metrics_page, methods=["GET"]),
     ]
-    app = FastAPI(
-        title="Setpoint gateway", docs_url=None, redoc_url=None, openapi_url=None, routes=routes, lifespan=lifespan
+    app = DirectApp(
+        cached,
+        title="Setpoint gateway",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        routes=routes,
+        lifespan=lifespan,
     )
     app.add_exception_handler(ApiError, handled_error)
     app.add_exception_handler(HTTPException, handled_refusal)
@@ -67,12 +79,18 @@ class _Gateway:
     def __init__(self, service: GatewayService) -> None:
         self._service, self._metrics = service, GatewayMetrics()
         self._upstream = Upstream(service.client, service.settings)
-        self.upkeep = Upkeep(service, self._metrics)
-        self._passing = PassThrough(self._upstream, service.settings)
-        self._answering = Answering(service, self._upstream, self._passing, self.upkeep)
+        self.upkeep = Upkeep(service, self._metrics, self._upstream)
+        self.warming = GatewayWarming(service, self._upstream, service.settings.warming)
+        self._metrics.registry.register(WarmingCollector(self.warming))
+        self._metrics.registry.register(BackendCollector(self._upstream.backends))
+        if self.upkeep.verifying is not None:
+            self._metrics.registry.register(SemanticCollector(self.upkeep.verifying))
+        self._passing = PassThrough(self._upstream, service.settings, self.warming.load)
+        self._answering = Answering(service, self._upstream, self._passing, self.upkeep, self.warming)
 
     def cached(self, endpoint: Endpoint) -> Handler:
-        return self.timed(endpoint.value, partial(self._answering.answer, endpoint))
+        answer = partial(self._answering.answer, endpoint)
+        return self.timed(endpoint.value, access_log.logging(self._service.access_log, self._service.clock, answer))
 
     def timed(self, name: str, handler: Handler) -> Handler:
         """Counted, by how it was answered and how soon."""
@@ -86,7 +104,9 @@ class _Gateway:
             except ClientDisconnect:
                 response = gone_response()
             outcome = response.headers.get(CACHE_HEADER, REFUSED)
-            self._metrics.answered(name, outcome, time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            self._metrics.answered(name, outcome, seconds)
+            self.warming.load.answered(seconds)
             return response
 
         return handle
@@ -102,9 +122,13 @@ class _Gateway:
         return json_response({"status": "ok"})
 
     async def ready(self, _request: Request) -> Response:
-        ready = await self._upstream.is_ready()
-        return json_response({"ready": ready, "upstream": ready}, 200 if ready else 503)
+        await self._upstream.check()
+        healthy = [backend.healthy for backend in self._upstream.backends]
+        told = {"ready": any(healthy), "upstreams": len(healthy), "healthy": sum(healthy)}
+        return json_response(told, 200 if told["ready"] else 503)
 
-    async def metrics_page(self, _request: Request) -> Response:
+    async def metrics_page(self, request: Request) -> Response:
+        check_metrics(request, self._service.settings)
         page = self._metrics.page(await tier_counts(self._service.stack.places))
+        page += access_log.metrics_page(self._service.access_log)
         return Response(page, headers={"content-type": CONTENT_TYPE})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -15,21 +15,32 @@ from api.http.errors import BadRequest
 from caches.errors import InputError
 from caches.keys.fields import Endpoint
 from caches.keys.fingerprint import request_key
+from caches.keys.partitions import EXPECTED, NAME
 from caches.keys.request_key import Partition, RequestKey
 from caches.keys.rules import KeyRules, why_not_cached
 
 TTL_HEADER = "x-setpoint-ttl"
+TAGS_HEADER = "x-setpoint-tags"
+MOST_TAGS = 8
 MAX_AGE = re.compile(r"max-age\s*=\s*\"?(\d{1,12})\"?")
 
 
 @dataclass(frozen=True)
 class Wishes:
     """no_store: past the cache both ways. max_age_seconds: of an answer to be served; 0 for none but a new one.
-    ttl_seconds: of the answer that is stored, where the tier's is not shorter."""
+    ttl_seconds: of the answer that is stored, where the tier's is not shorter. tags: of that answer, for
+    invalidation."""
 
     no_store: bool = False
     max_age_seconds: float | None = None
     ttl_seconds: float | None = None
+    tags: frozenset[str] = frozenset()
+
+    def within(self, ttl_seconds: float | None) -> Wishes:
+        """With a lifetime that is no longer than this one."""
+        if ttl_seconds is None or (self.ttl_seconds is not None and self.ttl_seconds <= ttl_seconds):
+            return self
+        return replace(self, ttl_seconds=ttl_seconds)
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,8 @@ def wishes_of(request: Request) -> Wishes:
             age = min(float(found[1]) if found else 0.0, math.inf if age is None else age)
     if "no-cache" in directives:
         age = 0.0
-    return Wishes("no-store" in directives, age, _ttl(request.headers.get(TTL_HEADER)))
+    ttl, tags = _ttl(request.headers.get(TTL_HEADER)), _tags(request.headers.getlist(TAGS_HEADER))
+    return Wishes("no-store" in directives, age, ttl, tags)
 
 
 def asked_of(endpoint: Endpoint, raw: bytes, partition: Partition, rules: KeyRules, wishes: Wishes) -> Asked | None:
@@ -81,7 +93,7 @@ def asked_of(endpoint: Endpoint, raw: bytes, partition: Partition, rules: KeyRul
         body = orjson.loads(raw)
         if why_not_cached(endpoint, body, rules) is not None or not _delivery_is_known(body):
             return None
-        return Asked(endpoint, raw, body, request_key(endpoint, body, partition, rules), wishes)
+        return Asked(endpoint, raw, body, request_key(endpoint, body, partition, rules, wishes.tags), wishes)
     except (orjson.JSONDecodeError, InputError):
         return None
 
@@ -106,6 +118,19 @@ def _delivery_is_known(body: dict[str, Any]) -> bool:
     usage = options.get("include_usage") if isinstance(options, dict) else None
     known = isinstance(options, dict | None) and isinstance(usage, bool | None)
     return known and isinstance(body.get("stream"), bool | None) and (options is None or body.get("stream") is True)
+
+
+def _tags(given: list[str]) -> frozenset[str]:
+    """Of all such headers, each with a list of names."""
+    if not given:
+        return frozenset()
+    names = [part.strip() for header in given for part in header.split(",") if header.strip()]
+    for name in names:
+        if not NAME.fullmatch(name):
+            raise BadRequest(f"{TAGS_HEADER}: got {name[:40]!r}, expected names of {EXPECTED}", TAGS_HEADER)
+    if len({*names}) > MOST_TAGS:
+        raise BadRequest(f"{TAGS_HEADER}: got {len({*names})} tags, expected {MOST_TAGS} at most", TAGS_HEADER)
+    return frozenset(names)
 
 
 def _ttl(given: str | None) -> float | None:

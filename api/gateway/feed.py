@@ -22,7 +22,8 @@ Pieces = AsyncGenerator[bytes, None]
 
 
 class Feed:
-    """`open` it, then take its `events` once; `close` it in any case, which gives up the fetch where it still runs."""
+    """`open` it, then `replay` what was served, or take its `events` once. `close` it then, and where it did not open:
+    that gives up a fetch which still runs."""
 
     def __init__(self, asked: Asked, fetch: Fetch) -> None:
         self._asked = asked
@@ -34,23 +35,31 @@ class Feed:
 
     async def open(self) -> None:
         """Returns when there is something to send. Raises what the fetch raises before."""
-        await asyncio.wait((self._fetching, self._flight), return_when=asyncio.FIRST_COMPLETED)
+        if not self._fetching.done():  # a tier in memory has answered by now
+            await asyncio.wait((self._fetching, self._flight), return_when=asyncio.FIRST_COMPLETED)
         if not self._fetching.done() and self._flight.done() and await self._begun(self._flight.result()):
             return
         self.served = await self._fetching
 
+    def replay(self, served: Served) -> bytes:
+        """All events at once: nobody gains from waiting between those of an answer that is there."""
+        answer = orjson.loads(served.answer.body)
+        return b"".join(replayed(self._asked.endpoint, answer, with_usage=self._asked.with_usage))
+
     async def events(self) -> Pieces:
+        """As they come, where there is nothing to replay."""
         try:
-            if self.served is not None:
-                answer = orjson.loads(self.served.answer.body)
-                # at once: nobody gains from waiting between the events of an answer that is there
-                yield b"".join(replayed(self._asked.endpoint, answer, with_usage=self._asked.with_usage))
-            else:
-                async with aclosing(self._passed_on()) as pieces:
-                    async for piece in pieces:
-                        yield piece
+            async with aclosing(self._passed_on()) as pieces:
+                async for piece in pieces:
+                    yield piece
         finally:
             await self.close()
+
+    @property
+    def ended(self) -> Served | None:
+        """The whole answer, however it was sent; None where there is none, or none yet."""
+        done = self._fetching.done() and not self._fetching.cancelled()
+        return self._fetching.result() if done and self._fetching.exception() is None else None
 
     async def close(self) -> None:
         self._fetching.cancel()

@@ -25,6 +25,7 @@ KEPT_BACK = (
     ("failed", "Calls that failed or took too long."),
     ("skipped", "Calls that the breaker kept back."),
     ("passed_by", "Lookups that would not have paid."),
+    ("kept_out", "Answers that the admission rule did not take in."),
 )
 
 

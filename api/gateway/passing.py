@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 
 from fastapi import Request
 from fastapi.responses import Response
 
 from api.gateway.errors import Headers, TooLate
+from api.gateway.load import Load
 from api.gateway.settings import GatewaySettings
 from api.gateway.upstream import HOP_BY_HOP, Upstream, raw_pieces, returned_headers
 from api.http.delivery import ClosedStream, gone_response, unless_gone
@@ -18,10 +20,10 @@ NOT_RETURNED_RAW = HOP_BY_HOP | {b"date", b"server"}
 
 
 class PassThrough:
-    """Streams both ways; nothing is parsed and nothing kept."""
+    """Streams both ways; nothing is parsed and nothing kept. load: counts calls until their body has been read."""
 
-    def __init__(self, upstream: Upstream, settings: GatewaySettings) -> None:
-        self._upstream, self._settings = upstream, settings
+    def __init__(self, upstream: Upstream, settings: GatewaySettings, load: Load) -> None:
+        self._upstream, self._settings, self._load = upstream, settings, load
 
     async def whole(self, request: Request, raw: bytes) -> Response:
         """For a request whose body has been read. Ends the backend's work when the client goes."""
@@ -42,12 +44,20 @@ class PassThrough:
         return await self._sent(request, headers, request.stream())
 
     async def _sent(self, request: Request, headers: Headers, content: bytes | AsyncIterator[bytes] | None) -> Response:
-        try:
-            async with asyncio.timeout(self._settings.deadline_seconds):
-                response = await self._upstream.send(request.method, target_of(request), headers, content)
-        except TimeoutError:
-            raise TooLate(f"The backend took longer than {self._settings.deadline_seconds:g} seconds.") from None
-        told = ClosedStream(raw_pieces(response), response.status_code, close=response.aclose)
+        with ExitStack() as calling:
+            calling.enter_context(self._load.calling())
+            try:
+                async with asyncio.timeout(self._settings.deadline_seconds):
+                    response = await self._upstream.send(request.method, target_of(request), headers, content)
+            except TimeoutError:
+                raise TooLate(f"The backend took longer than {self._settings.deadline_seconds:g} seconds.") from None
+            ended = calling.pop_all()  # when the body has been read, or given up
+
+        async def close() -> None:
+            ended.close()
+            await response.aclose()
+
+        told = ClosedStream(raw_pieces(response), response.status_code, close=close)
         told.raw_headers = returned_headers(response, NOT_RETURNED_RAW)
         return told
 

@@ -8,15 +8,21 @@ from dataclasses import dataclass
 
 from api.gateway.settings import GatewaySettings
 from api.gateway.upstream import Client
+from caches.routing import Routing
+from caches.semantic.checking import HitChecker
 from caches.stack import Stack
+from traces.access.log import AccessLog
 
 
 @dataclass(frozen=True)
 class GatewayService:
-    """client: of the backend, as `upstream_client` makes it. clock: Unix time, the stack's. The application closes
-    both stack and client when it shuts down."""
+    """stack: of all namespaces, or the routing to those that they have. client: of the backend, as `upstream_client`
+    makes it. clock: Unix time, the stack's. checker: of hits by meaning, where there are any. access_log: not started
+    yet. The application closes stack, client and log when it shuts down."""
 
     settings: GatewaySettings
-    stack: Stack
+    stack: Stack | Routing
     client: Client
     clock: Callable[[], float] = time.time
+    checker: HitChecker | None = None
+    access_log: AccessLog | None = None

@@ -1,4 +1,4 @@
-"""What goes on beside the requests: housekeeping of the tiers, and renewal of hot entries."""
+"""What goes on beside the requests: housekeeping of the tiers, renewal of hot entries, verification of hits."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from api.gateway.asked import Asked
 from api.gateway.call import BackendCall
 from api.gateway.errors import NotStored
 from api.gateway.metrics import GatewayMetrics
 from api.gateway.service import GatewayService
+from api.gateway.upstream import Upstream
+from api.gateway.verifying import Verifying
 from api.http.errors import ApiError
 from caches.keys.request_key import RequestKey
+from caches.stack import Served
 
 BUSY_SECONDS = 0.1  # between two steps while there is more to do
 IDLE_SECONDS = 1.0
@@ -20,25 +24,40 @@ IDLE_SECONDS = 1.0
 class Upkeep:
     """Works from the application's start to its end."""
 
-    def __init__(self, service: GatewayService, metrics: GatewayMetrics) -> None:
-        self._service, self._metrics = service, metrics
+    def __init__(self, service: GatewayService, metrics: GatewayMetrics, upstream: Upstream) -> None:
+        self._service, self._metrics, self._upstream = service, metrics, upstream
         self._renewals: set[asyncio.Task[None]] = set()
+        self.verifying = (
+            None
+            if service.checker is None
+            else Verifying(service.stack, service.checker, service.settings.deadline_seconds)
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Closes stack and client at the end. What the tiers store lies where they keep it."""
-        tending = asyncio.create_task(self._tend())
+        lasting = [asyncio.create_task(work) for work in (self._tend(), self._look_after_backends())]
         try:
             yield
         finally:
             renewals = list(self._renewals)
-            for task in (tending, *renewals):
+            for task in (*lasting, *renewals):
                 task.cancel()
             await asyncio.gather(*renewals, return_exceptions=True)
+            if self.verifying is not None:
+                await self.verifying.close()
             await self._service.stack.close()
             await self._service.client.aclose()
-            with suppress(asyncio.CancelledError):
-                await tending
+            for task in lasting:
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    def after(self, asked: Asked, served: Served, call: BackendCall) -> None:
+        """What a request leaves to be done, off its own path."""
+        if served.refresh_due:
+            self.renew(asked.key, call)
+        if self.verifying is not None and served.similarity < 1.0:
+            self.verifying.consider(asked, served, call)
 
     def renew(self, key: RequestKey, call: BackendCall) -> None:
         """Off the path of the request that found the entry to be near its end."""
@@ -55,6 +74,12 @@ class Upkeep:
             self._metrics.refreshed("failed")
         else:
             self._metrics.refreshed("done")
+
+    async def _look_after_backends(self) -> None:
+        """Of one alone nothing follows from how it is."""
+        while len(self._upstream.backends) > 1:
+            await self._upstream.check()
+            await asyncio.sleep(self._service.settings.health_seconds)
 
     async def _tend(self) -> None:
         while True:

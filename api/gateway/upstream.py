@@ -6,14 +6,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TypeAlias
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
+from api.gateway.balancing import Backend, Balanced
 from api.gateway.errors import Headers, Reply, TooLate, Unreachable
 from api.gateway.settings import GatewaySettings
 
-Client: TypeAlias = httpx.AsyncClient  # by these names elsewhere: httpx stays in this file
-Reception: TypeAlias = httpx.Response
+Reception: TypeAlias = httpx.Response  # by this name elsewhere: httpx stays here and in balancing.py
 
 # Of a connection and not of what travels on it (RFC 9110, section 7.6.1).
 HOP_BY_HOP = frozenset(
@@ -26,25 +28,36 @@ NOT_SENT = HOP_BY_HOP | {b"host", b"content-length", b"accept-encoding", b"expec
 OURS = b"x-setpoint-"
 # The server in front adds its own date and name; bodies are passed on as httpx decoded them.
 NOT_RETURNED = HOP_BY_HOP | {b"date", b"server", b"content-length", b"content-encoding"}
-READY_SECONDS = 2.0
 # Less than the 5 s after which uvicorn, and so vLLM, closes: what is sent on a connection that closes is lost.
 KEPT_OPEN_SECONDS = 4.0
 
 
+class Client(httpx.AsyncClient):
+    """Of all backends. It keeps no cookies: those of one client would be sent for all."""
+
+    def __init__(self, balanced: Balanced, timeout: httpx.Timeout) -> None:
+        cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
+        super().__init__(transport=balanced, base_url="http://backend", timeout=timeout, cookies=cookies)
+        self.balanced = balanced
+
+
 def upstream_client(settings: GatewaySettings) -> Client:
-    """Nothing is connected yet. It keeps no cookies: those of one client would be sent for all."""
-    idle, connect = settings.idle_seconds, settings.connect_seconds
-    return httpx.AsyncClient(
-        base_url=settings.base_url,
-        verify=settings.base_url.startswith("https:"),  # certificates are long to load, and of no use without TLS
-        timeout=httpx.Timeout(idle, connect=connect, pool=settings.deadline_seconds),
-        limits=httpx.Limits(
-            max_connections=settings.connections,
-            max_keepalive_connections=settings.connections,
-            keepalive_expiry=KEPT_OPEN_SECONDS,
-        ),
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+    """Nothing is connected yet. Proxies are those of the environment, as everywhere."""
+    limits = httpx.Limits(
+        max_connections=settings.connections,
+        max_keepalive_connections=settings.connections,
+        keepalive_expiry=KEPT_OPEN_SECONDS,
     )
+    backends = [Backend(url, _transport(url, limits)) for url in settings.base_urls]
+    idle, connect = settings.idle_seconds, settings.connect_seconds
+    return Client(Balanced(backends), httpx.Timeout(idle, connect=connect, pool=settings.deadline_seconds))
+
+
+def _transport(url: str, limits: httpx.Limits) -> httpx.AsyncHTTPTransport:
+    parts = urlsplit(url)
+    proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+    verify = parts.scheme == "https"  # certificates are long to load, and of no use without TLS
+    return httpx.AsyncHTTPTransport(verify=verify, limits=limits, proxy=proxy)
 
 
 class Upstream:
@@ -82,15 +95,13 @@ class Upstream:
         finally:
             await response.aclose()
 
-    async def is_ready(self) -> bool:
-        """Whether it answers at all; that it wants a key is an answer too."""
-        try:
-            with reached():
-                headers = self.request_headers([])
-                answer = await self._client.get("/v1/models", headers=headers, timeout=READY_SECONDS)
-        except (Unreachable, TooLate):
-            return False
-        return answer.status_code < 500
+    @property
+    def backends(self) -> tuple[Backend, ...]:
+        return self._client.balanced.backends
+
+    async def check(self) -> None:
+        """Asks all backends how they are."""
+        await self._client.balanced.check(self.request_headers([]))
 
 
 async def whole(response: Reception) -> Reply:

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from api.http.errors import ApiError, Missing
 
 T = TypeVar("T")
+EVENTS = "text/event-stream"
 CLIENT_GONE = 499  # nobody reads it; nginx writes it in its logs
 
 
@@ -49,7 +50,7 @@ class ClosedStream(StreamingResponse):
 class EventStream(ClosedStream):
     """Server-sent events."""
 
-    media_type = "text/event-stream"
+    media_type = EVENTS
 
     def __init__(
         self,
@@ -64,6 +65,11 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
     return Response(orjson.dumps(value), status, headers, "application/json")
 
 
+def events_response(events: bytes, headers: Mapping[str, str]) -> Response:
+    """Server-sent events that are all there."""
+    return Response(events, 200, {"cache-control": "no-cache", **headers}, EVENTS)
+
+
 def gone_response() -> Response:
     return Response(status_code=CLIENT_GONE)
 
@@ -76,12 +82,20 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T | Non
     working = asyncio.create_task(work)
     try:
         await asyncio.sleep(0)
-        if working.done():  # most of what a cache answers needs nobody to watch the client
-            return working.result()
+    except asyncio.CancelledError:
+        await _given_up(working)
+        raise
+    if working.done():  # most of what a cache answers needs nobody to watch the client
+        return working.result()
+    try:
         return await _watched(request, working)
     finally:
-        working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
+        await _given_up(working)
+
+
+async def _given_up(working: asyncio.Task[T]) -> None:
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
 
 
 async def _watched(request: Request, working: asyncio.Task[T]) -> T | None:

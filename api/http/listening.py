@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
+from collections.abc import Coroutine
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.loops.auto import auto_loop_factory
 
+from api.http.limited_head import LimitedHead
 from caches.errors import InputError
 
 
@@ -39,12 +44,19 @@ def server_of(app: FastAPI, patience_seconds: int, *, has_lifespan: bool) -> uvi
     """It says nothing but warnings. patience_seconds: for answers that are on their way when it is stopped."""
     config = uvicorn.Config(
         app,
+        http=LimitedHead,
         log_level="warning",
         access_log=False,
         lifespan="on" if has_lifespan else "off",
         timeout_graceful_shutdown=patience_seconds,
     )
     return uvicorn.Server(config)
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """As asyncio.run; in uvloop's loop where that is installed, as uvicorn does for servers that it runs itself."""
+    with asyncio.Runner(loop_factory=auto_loop_factory()) as runner:
+        runner.run(work)
 
 
 def take_stops_as_asked_for() -> None:

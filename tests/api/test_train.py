@@ -268,7 +268,7 @@ def test_interrupted_training_leaves_only_checkpoints_and_goes_on(
     before = {file: steps(file) for file in checkpoints(place)}
     wait_for(lambda: len(checkpoints(place)) == 2 and all(steps(f) > before.get(f, 0) for f in checkpoints(place)))
     os.kill(process.pid, how)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=180)
     wait_for(lambda: not processes_of(process.pid), 30)
     assert output == ""
     assert "Traceback" not in errors

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,13 +18,16 @@ from openai import OpenAI
 from api.emulator.app import create_emulator
 from api.emulator.settings import EmulatorSettings
 from api.gateway.app import create_gateway
+from api.gateway.building import built
+from api.gateway.config import load_serve_config
 from api.gateway.service import GatewayService
-from api.gateway.settings import GatewaySettings
+from api.gateway.settings import GatewaySettings, KeyHolder, NamespaceRules, Role
 from api.gateway.upstream import upstream_client
 from api.http.listening import listen
 from caches.keys.rules import KeyRules
 from caches.knobs import Knob, KnobSpace
 from caches.place import Place, PlaceStats
+from caches.semantic.checking import HitChecker
 from caches.stack import Stack, StackRules
 from caches.tiers.lease import Lease
 from caches.tiers.memory import MemoryTier
@@ -84,18 +88,34 @@ def emulated(*, speed: float = FAST, fail_ratio: float = 0.0, slots: int | None 
 
 @contextmanager
 def gateway(
-    upstream: str,
+    upstream: str | Sequence[str],
     *,
     places: Sequence[Place] | None = None,
     rules: StackRules = StackRules(),
     lease: Lease | None = None,
     key_rules: KeyRules = KeyRules(),
+    tenants: Mapping[str, str] | None = None,
+    admin_key_hash: str | None = None,
+    checker: HitChecker | None = None,
     **settings: Any,
 ) -> Iterator[str]:
-    """The address of a gateway with an empty cache."""
-    told = GatewaySettings(upstream, rules=key_rules, **settings)
+    """The address of a gateway with an empty cache. tenants: of clients, by the hash of their keys."""
+    keys = {digest: KeyHolder(tenant) for digest, tenant in (tenants or {}).items()}
+    if admin_key_hash is not None:
+        keys[admin_key_hash] = KeyHolder((tenants or {}).get(admin_key_hash, "default"), Role.OPERATOR)
+    told = GatewaySettings(upstream, **{"rules": NamespaceRules(key_rules), "keys": keys, **settings})
     stack = Stack(places or [Place(MemoryTier(SPACE))], rules, lease)
-    with serving(create_gateway(GatewayService(told, stack, upstream_client(told))), "on") as address:
+    service = GatewayService(told, stack, upstream_client(told), checker=checker)
+    with serving(create_gateway(service), "on") as address:
+        yield address
+
+
+@contextmanager
+def configured(upstream: str, file: Path, text: str) -> Iterator[str]:
+    """The address of a gateway with these settings, as `setpoint serve` makes it, and the backend beside them."""
+    file.write_text(f'[gateway]\nupstream = "{upstream}"\n{text}', encoding="utf-8")
+    made = built(load_serve_config(file, {}), str(file), {})
+    with serving(create_gateway(made.service), "on") as address:
         yield address
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api.gateway.settings import key_hash
-from tests.api.gateway.conftest import Backend, ask, chat, gateway, outcome, send, until
+from tests.api.gateway.conftest import Backend, ask, chat, configured, gateway, metric, outcome, send, until
 
 HALF = {"cache_size": 2e4, "ttl_seconds": 60.0, "warmup_ratio": 0.5}
 
@@ -29,11 +30,11 @@ def test_invalidate_clears_one_namespace(front: str) -> None:
         ask(front, x_setpoint_namespace=name)
     url = f"{front}/v1/cache/invalidate"
     dry = send("POST", url, json={"namespace": "a", "dry_run": True}).json()
-    assert dry == {"tenant": "default", "namespace": "a", "dry_run": True, "removed": None}
-    assert outcome(ask(front, x_setpoint_namespace="a")) == "hit-memory"
-    assert send("POST", url, json={"namespace": "a"}).json()["removed"] == 1
-    assert send("POST", url, json={"namespace": "a", "tenant": "other"}).json()["removed"] == 0
-    assert [outcome(ask(front, x_setpoint_namespace=name)) for name in "ab"] == ["miss", "hit-memory"]
+    assert dry == {"tenant": "default", "namespace": "a", "dry_run": True, "tiers": {"memory": 1}}
+    assert outcome(ask(front, x_setpoint_namespace="a")) == "hit-l1"
+    assert send("POST", url, json={"namespace": "a"}).json()["tiers"] == {"memory": 1}
+    assert send("POST", url, json={"namespace": "a", "tenant": "other"}).json()["tiers"] == {"memory": 0}
+    assert [outcome(ask(front, x_setpoint_namespace=name)) for name in "ab"] == ["miss", "hit-l1"]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_with_an_admin_key_only_who_has_it(backend: Backend) -> None:
         root = {"authorization": "Bearer root"}
         assert send("GET", url, headers=root).status_code == 200
         told = send("POST", f"{front}/v1/cache/invalidate", headers=root, json={"namespace": "default"}).json()
-        assert (told["tenant"], told["removed"]) == ("acme", 1)
+        assert (told["tenant"], told["tiers"]) == ("acme", {"memory": 1})
 
 
 def test_without_one_no_page_in_a_browser_may(front: str) -> None:
@@ -112,3 +113,12 @@ def test_without_one_no_page_in_a_browser_may(front: str) -> None:
 def test_without_one_no_other_machine_may(front: str) -> None:
     """The server believes a proxy on its own machine that it forwards for somebody."""
     assert send("GET", f"{front}/v1/cache/stats", headers={"x-forwarded-for": "203.0.113.9"}).status_code == 403
+
+
+def test_what_a_tier_did_not_take_in_is_counted(backend: Backend, tmp_path: Path) -> None:
+    rules = "[tiers.memory]\nadmission_requests = 2\n[tiers.semantic]\nenabled = false\n"
+    with configured(backend.address, tmp_path / "gateway.toml", rules) as address:
+        assert [outcome(ask(address, chat("twice"))) for _ in range(3)] == ["miss", "miss", "hit-l1"]
+        assert outcome(ask(address, chat("once"))) == "miss"
+        assert send("GET", f"{address}/v1/cache/stats").json()["tiers"]["memory"]["kept_out"] == 2
+        assert metric(address, 'setpoint_tier_kept_out_total{tier="memory"}') == 2

@@ -84,7 +84,7 @@ async def test_equal_misses_make_one_call(slow_front: str, slow: Backend, leader
         assert len(slow.calls) == 1
         assert {outcome(answer) for answer in answers} == {"miss"}
         assert len({text_of(answer) for answer in answers}) == 1
-        assert outcome(await client.post(CHAT, json=chat(max_tokens=20))) == "hit-memory"
+        assert outcome(await client.post(CHAT, json=chat(max_tokens=20))) == "hit-l1"
 
 
 async def test_who_wants_a_new_answer_shares_the_call_that_is_on_its_way(slow_front: str, slow: Backend) -> None:
@@ -183,8 +183,8 @@ async def test_two_gateways_share_answers_and_calls(slow: Backend, redis_server:
             assert len(slow.calls) == 1
             await asyncio.to_thread(ask, one, chat("later", max_tokens=2, stream=True))
             later = await asyncio.to_thread(ask, two, chat("later", max_tokens=2))
-            assert outcome(later) == "hit-redis"
-            assert outcome(await asyncio.to_thread(ask, two, chat("later", max_tokens=2))) == "hit-memory"
+            assert outcome(later) == "hit-l2"
+            assert outcome(await asyncio.to_thread(ask, two, chat("later", max_tokens=2))) == "hit-l1"
     finally:
         with Redis.from_url(redis_server) as redis:
             for key in redis.scan_iter("test-gateway*"):

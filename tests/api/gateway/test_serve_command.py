@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -9,25 +10,33 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from tempfile import TemporaryDirectory
+from typing import Any, cast
 
 import pytest
 from redis import Redis
 
 from api.cli.exit_codes import ExitCode
 from api.cli.main import COMMANDS, Entry, load
+from api.gateway.settings import key_hash
 from caches.errors import InputError
 from tests.api.gateway.conftest import Backend, ask, chat, outcome, send
+from tests.servers import PATIENT_SECONDS
 
 ENTRY = cast(Entry, COMMANDS["serve"])
 SETPOINT = str(Path(sys.executable).parent / "setpoint")
 
 
 @contextmanager
-def started(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The process and its address."""
+def started(*options: str, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process and its address. variables: of its environment, beside ours; what it keeps in the user's cache folder
+    lies in a folder that goes with it, unless they say where."""
     command = [SETPOINT, "serve", "--port", "0", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with (
+        TemporaryDirectory() as cache,
+        subprocess.Popen(command, env=os.environ | {"XDG_CACHE_HOME": cache} | variables, **pipes) as process,
+    ):
         try:
             assert process.stdout is not None
             told = process.stdout.readline()
@@ -38,29 +47,80 @@ def started(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
             process.kill()
 
 
+def ended(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What it printed after its address, and its errors; it stops when asked to, and says that all is well."""
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENT_SECONDS) == ExitCode.DONE
+    assert process.stdout is not None
+    assert process.stderr is not None
+    return process.stdout.read(), process.stderr.read()  # not by `communicate`, which misses what was read ahead
+
+
 def test_serves_and_stops_cleanly(backend: Backend) -> None:
-    with started("--upstream", backend.address, "--ttl", "60") as (process, address):
-        assert [outcome(ask(address)) for _ in range(2)] == ["miss", "hit-memory"]
+    options = ("--upstream", backend.address, "--ttl", "60", "--no-semantic", "--no-disk")
+    with started(*options) as (process, address):
+        assert [outcome(ask(address)) for _ in range(2)] == ["miss", "hit-l1"]
         settings = send("GET", f"{address}/v1/cache/settings").json()["tiers"]
         assert settings == {"memory": {"cache_size": 256 * 2**20, "ttl_seconds": 60.0, "warmup_ratio": 0.0}}
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) == ExitCode.DONE
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.read() == f"Tiers: memory. Backend: {backend.address}\n"
-        assert process.stderr.read() == ""
+        assert ended(process) == (f"Tiers: memory. Backend: {backend.address}\n", "")
 
 
-def test_what_is_in_redis_outlives_the_process(backend: Backend, redis_server: str) -> None:
+def test_by_default_it_keeps_answers_from_a_stop_to_the_next_start(backend: Backend, tmp_path: Path) -> None:
+    folder, answers, told = tmp_path / "setpoint", [], ""
+    for _ in range(2):
+        options = ("--upstream", backend.address, "--no-semantic")
+        with started(*options, XDG_CACHE_HOME=str(tmp_path)) as (process, address):
+            answers.append(ask(address, chat("to be kept")))
+            told, errors = ended(process)
+            assert errors == ""
+    (file,) = folder.glob("*.sqlite")
+    assert [outcome(answer) for answer in answers] == ["miss", "hit-l2"]
+    assert answers[0].content == answers[1].content
+    assert told.endswith(f"Answers are kept in {file} for the next start; --no-disk turns this off.\n")
+    assert [oct(path.stat().st_mode & 0o777) for path in (folder, file)] == ["0o700", "0o600"]
+
+
+def test_by_a_settings_file_it_keeps_what_it_knows_and_prints_no_secret(backend: Backend, tmp_path: Path) -> None:
+    """Neither questions nor keys: not when all goes well, not when a request is bad."""
+    file, kept = tmp_path / "gateway.toml", tmp_path / "semantic"
+    file.write_text(
+        f'[gateway]\nupstream = "{backend.address}"\n'
+        f'upstream_key_env = "BACKEND_KEY"\nhost = "no.such.host.invalid"\n'
+        f'[[gateway.keys]]\nsha256 = "{key_hash("sp-of-a-client")}"\n'
+        f'[tiers.semantic]\nfolder = "{kept}"\n',
+        encoding="utf-8",
+    )
+    options, printed = ("--config", str(file), "--host", "127.0.0.1"), []
+    for question, expected in (("How do I reset my password?", "miss"), ("How can I reset my password?", "hit-l3")):
+        backend.calls.clear()
+        with started(*options, BACKEND_KEY="sk-backend") as (process, address):
+            answer = ask(address, chat(question), authorization="Bearer sp-of-a-client")
+            assert outcome(answer) == expected
+            ask(address, chat(question, temperature="hot"), authorization="Bearer sp-of-a-client")
+            assert ask(address, chat(question), authorization="Bearer sp-of-nobody").status_code == 401
+            printed += ended(process)
+        assert {headers["authorization"] for _, headers in backend.calls} == {"Bearer sk-backend"}
+    assert f"Semantic entries from {kept}: 0." in printed[1]
+    assert f"Semantic entries from {kept}: 1." in printed[3]
+    for secret in ("reset", "sk-backend", "sp-of", key_hash("sp-of-a-client")):
+        assert secret not in "".join(printed)
+    assert not any(b"sk-backend" in path.read_bytes() for path in kept.iterdir())
+
+
+def test_what_is_in_redis_outlives_the_process(backend: Backend, redis_server: str, tmp_path: Path) -> None:
     """So do the settings there, unless the options state others."""
-    body = chat("in redis")
+    file, body = tmp_path / "gateway.toml", chat("in redis")
+    file.write_text(
+        f'[gateway]\nupstream = "{backend.address}"\n[tiers.redis]\nurl = "{redis_server}"\nslow_seconds = 15\n',
+        encoding="utf-8",
+    )
     try:
-        with started("--upstream", backend.address, "--redis", redis_server, "--redis-bytes", "200000") as (_, address):
+        with started("--config", str(file), "--redis-bytes", "200000") as (_, address):
             assert outcome(ask(address, body)) == "miss"
-        with started("--upstream", backend.address, "--redis", redis_server, "--ttl", "7") as (_, address):
-            assert outcome(ask(address, body)) == "hit-redis"
+        with started("--config", str(file), "--ttl", "600", "--no-semantic") as (_, address):
+            assert outcome(ask(address, body)) == "hit-l2"
             told = send("GET", f"{address}/v1/cache/settings").json()["tiers"]["redis"]
-            assert (told["cache_size"], told["ttl_seconds"]) == (200_000, 7.0)
+            assert (told["cache_size"], told["ttl_seconds"]) == (200_000, 600.0)
     finally:
         with Redis.from_url(redis_server) as redis:
             for key in redis.scan_iter("setpoint:*"):
@@ -71,11 +131,20 @@ def test_what_is_in_redis_outlives_the_process(backend: Backend, redis_server: s
     ("options", "message"),
     [
         (["--upstream", "ftp://a"], "upstream: got 'ftp://a'"),
-        (["--upstream", "http://a", "--upstream-key-env", "NO_SUCH_VARIABLE"], "--upstream-key-env"),
-        (["--upstream", "http://a", "--redis", "http://a"], "redis: got 'http://a'"),
+        (
+            ["--upstream", "http://a", "--upstream-key-env", "NO_SUCH"],
+            "command line, gateway.upstream_key_env: got 'NO_SUCH'",
+        ),
+        ([], "gateway.upstream: not set, expected the URL of a backend, there or as --upstream"),
+        (["--config", "no-such-file.toml"], "no-such-file.toml: cannot be read"),
+        (["--upstream", "http://a", "--redis", "http://a"], "command line, tiers.redis: redis: got 'http://a'"),
+        (["--upstream", "http://a", "--disk", "a", "--no-disk"], "--disk, --no-disk: got both"),
     ],
 )
-def test_bad_options_are_bad_input(options: list[str], message: str) -> None:
+def test_bad_options_are_bad_input(
+    options: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(InputError, match=re.escape(message)):
         load("serve", ENTRY).main(options, standalone_mode=False)
 

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from api.gateway.settings import GatewaySettings
+from api.gateway.settings import GatewaySettings, KeyHolder, NamespaceRules
 from caches.errors import InputError
 from tests.api.gateway.conftest import (
     CHAT,
@@ -152,7 +152,7 @@ def test_a_good_stream_is_stored_however_it_is_cut(script: Backend, scripted_fro
     streamed = ask(scripted_front, chat(model="good", stream=True))
     assert streamed.text.count("data: ") == 3
     whole = ask(scripted_front, chat(model="good"))
-    assert outcome(whole) == "hit-memory"
+    assert outcome(whole) == "hit-l1"
     assert whole.json()["choices"][0]["message"] == {"role": "assistant", "content": "yes", "refusal": None}
     assert len(script.calls) == 1
 
@@ -189,7 +189,7 @@ def test_a_backend_that_does_not_stream_is_replayed(scripted_front: str) -> None
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.text.endswith("data: [DONE]\n\n")
     assert answer.headers.get_list("x-setpoint-cache") == ["miss"]
-    assert outcome(ask(scripted_front)) == "hit-memory"
+    assert outcome(ask(scripted_front)) == "hit-l1"
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -212,7 +212,7 @@ def test_backend_that_is_not_there() -> None:
 
 
 def test_ready(scripted_front: str) -> None:
-    assert send("GET", f"{scripted_front}/readyz").json() == {"ready": True, "upstream": True}
+    assert send("GET", f"{scripted_front}/readyz").json() == {"ready": True, "upstreams": 1, "healthy": 1}
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
@@ -283,9 +283,9 @@ def test_large_bodies_are_refused(backend: Backend, path: str) -> None:
     [
         {"upstream": "ftp://a"},
         {"upstream": "localhost:8100"},
-        {"tenants": {"key": "acme"}},
-        {"tenants": {"0" * 64: "a/b"}},
-        {"admin_key_hash": "key"},
+        {"keys": {"key": KeyHolder("acme")}},
+        {"keys": {"0" * 64: KeyHolder("a/b")}},
+        {"namespaces": {"a/b": NamespaceRules()}},
         {"deadline_seconds": 0},
     ],
 )
@@ -297,4 +297,4 @@ def test_bad_settings_are_refused(settings: dict[str, Any]) -> None:
 def test_settings_show_no_secrets() -> None:
     told = GatewaySettings("http://me:secret@host/v1", "sk-secret")
     assert "secret" not in repr(told) + told.shown
-    assert told.base_url == "http://me:secret@host"
+    assert told.base_urls == ("http://me:secret@host",)

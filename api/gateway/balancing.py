@@ -1,0 +1,129 @@
+"""Several backends as one: a request goes to the healthy one that has the fewest under way.
+
+One that cannot be connected to is unhealthy until it answers when it is asked how it is; the request goes to the next,
+since nothing of it has been sent by then. What fails later is not sent again: it may have been worked on. Where none is
+healthy all are tried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
+
+import httpx
+
+from api.gateway.settings import shown_url
+
+HEALTH_PATH = "/v1/models"
+CHECK_SECONDS = 2.0  # how long an answer to that may take
+
+
+@dataclass
+class Backend:
+    """base_url: without /v1. transport: to reach it by. healthy: nothing is known against it. under_way: requests whose
+    answer has not been read to its end. failed: that it could not be connected to for, or broke off."""
+
+    base_url: str
+    transport: httpx.AsyncBaseTransport
+    healthy: bool = True
+    under_way: int = 0
+    sent: int = 0
+    failed: int = 0
+
+    @property
+    def shown(self) -> str:
+        """Without a user and password."""
+        return shown_url(self.base_url)
+
+    def told(self) -> dict[str, str | bool | int]:
+        """What an operator wants to know."""
+        numbers = {"healthy": self.healthy, "under_way": self.under_way, "sent": self.sent, "failed": self.failed}
+        return {"upstream": self.shown, **numbers}
+
+    def asked(self, request: httpx.Request) -> httpx.Request:
+        """The same of this backend; a user and password in its URL are sent in place of what came."""
+        url = httpx.URL(self.base_url)
+        there, own = url.copy_with(raw_path=url.raw_path.rstrip(b"/") + request.url.raw_path), [(b"host", url.netloc)]
+        if url.userinfo:
+            own.append((b"authorization", b"Basic " + base64.b64encode(unquote_to_bytes(url.userinfo))))
+        names = {name for name, _ in own}
+        headers = own + [one for one in request.headers.raw if one[0].lower() not in names]
+        kept, extensions = request.stream, request.extensions
+        return httpx.Request(request.method, there, headers=headers, stream=kept, extensions=extensions)
+
+
+class Balanced(httpx.AsyncBaseTransport):
+    """Backends that are equally busy take turns."""
+
+    def __init__(self, backends: Sequence[Backend]) -> None:
+        self.backends = tuple(backends)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Raises what the last one that was tried failed with."""
+        left = list(self.backends)
+        while True:
+            backend = min(left, key=lambda one: (not one.healthy, one.under_way, one.sent))
+            left.remove(backend)
+            try:
+                return await self._sent(backend, request)
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                backend.healthy = False
+                if not left:
+                    raise
+
+    async def _sent(self, backend: Backend, request: httpx.Request) -> httpx.Response:
+        backend.sent += 1
+        backend.under_way += 1
+        try:
+            response = await backend.transport.handle_async_request(backend.asked(request))
+        except BaseException as error:
+            backend.under_way -= 1
+            backend.failed += isinstance(error, httpx.HTTPError)
+            raise
+        assert isinstance(response.stream, httpx.AsyncByteStream)  # of an asynchronous transport
+        response.stream = _Counted(response.stream, backend)
+        backend.healthy |= response.status_code < 500
+        return response
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*(backend.transport.aclose() for backend in self.backends))
+
+    async def check(self, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        """Asks all of them how they are. That one wants another key is an answer too."""
+        await asyncio.gather(*(self._check(backend, headers) for backend in self.backends))
+
+    async def _check(self, backend: Backend, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        timeout = httpx.Timeout(CHECK_SECONDS).as_dict()
+        request = httpx.Request("GET", "http://any" + HEALTH_PATH, headers=headers, extensions={"timeout": timeout})
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                response = await backend.transport.handle_async_request(backend.asked(request))
+                await response.aclose()
+        except (httpx.HTTPError, TimeoutError):
+            backend.healthy = False
+        else:
+            backend.healthy = response.status_code < 500
+
+
+class _Counted(httpx.AsyncByteStream):
+    """A body whose end is the end of a backend's work."""
+
+    def __init__(self, stream: httpx.AsyncByteStream, backend: Backend) -> None:
+        self._stream, self._backend, self._open = stream, backend, True
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._stream:
+                yield piece
+        except httpx.HTTPError:
+            self._backend.failed += 1
+            raise
+
+    async def aclose(self) -> None:
+        if self._open:
+            self._open = False
+            self._backend.under_way -= 1
+        await self._stream.aclose()

@@ -1,0 +1,145 @@
+"""From the settings of a gateway to what it is made of: tiers, stacks of namespaces, rules, and who has which key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from api.gateway.building_semantic import SOCKET_SECONDS, semantic_parts
+from api.gateway.config import NamespaceConfig, ServeConfig
+from api.gateway.config_access_log import access_log_of
+from api.gateway.config_tiers import DISK, MEMORY, REDIS, SEMANTIC, RedisConfig
+from api.gateway.config_warming import warming_of
+from api.gateway.service import GatewayService
+from api.gateway.settings import GatewaySettings, KeyHolder, NamespaceRules
+from api.gateway.upstream import upstream_client
+from caches.errors import InputError
+from caches.keys.by_name import ByName
+from caches.place import Place
+from caches.routing import Routing
+from caches.semantic.shared import SharedSemanticTier
+from caches.semantic.tier import SemanticTier
+from caches.stack import Stack
+from caches.tiers.disk import DiskTier
+from caches.tiers.lease import Lease
+from caches.tiers.memory import MemoryTier
+from caches.tiers.redis_connection import connect
+from caches.tiers.redis_index import RedisIndexOptions, RedisIndexTier
+from caches.tiers.redis_lease import RedisLease
+from caches.tiers.redis_server import RedisServerOptions, RedisServerTier
+from caches.tiers.tier import Tier
+
+PREFIX = "setpoint"
+
+
+@dataclass(frozen=True)
+class Built:
+    """A gateway before it is an application. places: by the names of their tiers, from the top."""
+
+    config: ServeConfig
+    service: GatewayService
+    places: Mapping[str, Place]
+    semantic: SemanticTier | SharedSemanticTier | None
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """leases: of the tiers that have one."""
+
+    places: dict[str, Place] = field(default_factory=dict)
+    leases: dict[str, Lease] = field(default_factory=dict)
+
+
+def built(config: ServeConfig, source: str, environ: Mapping[str, str]) -> Built:
+    """Nothing is connected yet. source: where the settings come from, for errors. Raises InputError."""
+    settings = _settings(config, source, environ)
+    parts = _Parts()
+    memory, disk = config.tiers.memory, config.tiers.disk
+    parts.places[MEMORY] = Place(MemoryTier(memory.knobs, MEMORY), admission=memory.admission)
+    if disk.path is not None and disk.enabled:
+        tier = DiskTier(disk.path, disk.knobs, DISK)
+        parts.places[DISK] = Place(tier, disk.slow_seconds, admission=disk.admission)
+    for name, section in config.tiers.redis.items():
+        _add_redis(parts, name, section, source, environ)
+    semantic = semantic_parts(config, source, lambda name, key: _secret(name, f"{source}, {key}", environ))
+    if semantic is not None:
+        parts.places[SEMANTIC] = semantic.place
+        if semantic.lease is not None:
+            parts.leases[SEMANTIC] = semantic.lease
+    routing = _routing(config, parts, source)
+    log = access_log_of(config.access_log, lambda name, key: _secret(name, f"{source}, access_log.{key}", environ))
+    checker = None if semantic is None else semantic.checker
+    service = GatewayService(settings, routing, upstream_client(settings), checker=checker, access_log=log)
+    return Built(config, service, parts.places, None if semantic is None else semantic.tier)
+
+
+def _settings(config: ServeConfig, source: str, environ: Mapping[str, str]) -> GatewaySettings:
+    told = config.gateway
+    if told.upstream is None:
+        raise InputError("gateway.upstream: not set, expected the URL of a backend, there or as --upstream")
+    return GatewaySettings(
+        upstream=told.upstream,
+        upstream_key=_secret(told.upstream_key_env, f"{source}, gateway.upstream_key_env", environ),
+        keys={key.sha256: KeyHolder(key.tenant, key.role) for key in told.keys},
+        namespaces={name: _rules(name, section, source) for name, section in config.namespaces.items()},
+        largest_body_bytes=told.largest_body_bytes,
+        deadline_seconds=told.deadline_seconds,
+        connect_seconds=told.connect_seconds,
+        idle_seconds=told.idle_seconds,
+        connections=told.connections,
+        health_seconds=told.health_seconds,
+        warming=warming_of(config.warming),
+    )
+
+
+def _rules(name: str, section: NamespaceConfig, source: str) -> NamespaceRules:
+    try:
+        return NamespaceRules(section.key_rules(), section.ttl_seconds, cached=section.tiers != ())
+    except InputError as error:
+        raise InputError(f"{source}, namespaces.{name}.{error}") from error
+
+
+def _add_redis(parts: _Parts, name: str, section: RedisConfig, source: str, environ: Mapping[str, str]) -> None:
+    place = f"{source}, tiers.redis" + ("" if name == REDIS else f".{name}")
+    url = section.url or _secret(section.url_env, f"{place}.url_env", environ) or ""
+    prefix = section.prefix or (PREFIX if name == REDIS else f"{PREFIX}-{name}")
+    try:
+        connection = connect(url, max(section.slow_seconds, SOCKET_SECONDS))
+        tier: Tier
+        if section.mode == "index":
+            options = RedisIndexOptions(prefix=prefix, shards=section.shards)
+            tier = RedisIndexTier(connection, section.knobs, name, options)
+        else:
+            tier = RedisServerTier(connection, section.knobs, name, RedisServerOptions(prefix=prefix))
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from error
+    parts.places[name] = Place(tier, section.slow_seconds, admission=section.admission)
+    parts.leases[name] = RedisLease(connection, prefix)
+
+
+def _routing(config: ServeConfig, parts: _Parts, source: str) -> Routing:
+    """One stack for each set of tiers, however many namespaces use it. Who names none asks none: it has no stack."""
+    every = tuple(parts.places)
+    chosen: dict[str, tuple[str, ...]] = {}
+    for name, section in config.namespaces.items():
+        for tier in section.tiers or ():
+            if tier not in parts.places:
+                raise InputError(f"{source}, namespaces.{name}.tiers: got {tier!r}, expected of {', '.join(every)}")
+        chosen[name] = tuple(tier for tier in every if tier in section.tiers) if section.tiers else every
+    stacks = {tiers: _stack(tiers, parts) for tiers in {every, *chosen.values()}}
+    return Routing(ByName({name: stacks[tiers] for name, tiers in chosen.items()}, stacks[every]))
+
+
+def _stack(tiers: tuple[str, ...], parts: _Parts) -> Stack:
+    lease = next((parts.leases[tier] for tier in tiers if tier in parts.leases), None)
+    return Stack([parts.places[tier] for tier in tiers], lease=lease)
+
+
+def _secret(variable: str | None, place: str, environ: Mapping[str, str]) -> str | None:
+    """What an environment variable holds; None where none is named."""
+    if variable is None:
+        return None
+    found = environ.get(variable, "").strip()
+    if not found:
+        raise InputError(f"{place}: got {variable!r}, expected the name of a variable that is set")
+    return found

@@ -1,0 +1,127 @@
+"""The sections of the gateway's settings that make tiers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ValidationError, field_validator, model_validator
+
+from api.gateway.config_knobs import (
+    LEAST_BYTES,
+    LEAST_SERVER_BYTES,
+    SECTION,
+    SHORT_NAME,
+    AdmissionConfig,
+    KeptConfig,
+    LocalConfig,
+    seconds,
+    shards,
+)
+from api.gateway.config_semantic import SemanticConfig
+from caches.errors import InputError
+from envs.units import described
+
+MEMORY, DISK, REDIS, SEMANTIC = "memory", "disk", "redis", "semantic"
+RESERVED = frozenset({MEMORY, DISK, SEMANTIC, "partitions"})
+
+
+class MemoryConfig(AdmissionConfig, LocalConfig):
+    """The tier in this process's own memory, `memory`. A hit in it is `hit-l1`."""
+
+
+class DiskConfig(KeptConfig):
+    """A tier in a file, `disk`, for a gateway that keeps what it knows without a Redis. A hit in it is `hit-l2`."""
+
+    enabled: bool = described(True, "Whether there is one.", "")
+    path: Path | None = described(
+        None,
+        "The file, made where there is none; it holds answers. Not set: one in the user's cache folder, for each "
+        "backend; beside a tier in Redis none.",
+        "path",
+    )
+    slow_seconds: float = seconds(1.0, "A lookup that takes longer is given up, and the tier left alone for a while.")
+
+
+class RedisConfig(KeptConfig):
+    """A tier in Redis that gateways share. Write `[tiers.redis]` for one tier of that name, or `[tiers.redis.NAME]` for
+    each of several, which namespaces choose from. A hit in it is `hit-l2`."""
+
+    url: str | None = described(None, "Server, Sentinel or Cluster, see the page on the live cache.", "URL", repr=False)
+    url_env: str | None = described(None, "Environment variable with the URL, if there is a password in it.", "name")
+    mode: Literal["index", "server"] = described(
+        "index",
+        "index: a byte budget of our own, on a server that others may use. server: the server's own memory limit, on a "
+        "server that is the cache's alone; it has to be there when the gateway starts.",
+        "name",
+    )
+    slow_seconds: float = seconds(0.2, "A lookup that takes longer is given up, and the tier left alone for a while.")
+    prefix: str | None = described(
+        None,
+        'Of all keys. Not set: "setpoint", and "setpoint-NAME" for a tier of another name than redis.',
+        "name",
+        pattern=SHORT_NAME.pattern + "$",
+    )
+    shards: int = shards("In the index mode: ")
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> RedisConfig:
+        if (self.url is None) == (self.url_env is None):
+            raise ValueError("either url or url_env")
+        return self
+
+    @property
+    def _least(self) -> int:
+        """A server of our own takes memory for itself and for connections."""
+        return LEAST_BYTES if self.mode == "index" else LEAST_SERVER_BYTES
+
+
+class TiersConfig(BaseModel):
+    """The tiers, from the top: memory, disk, those in Redis, the semantic one."""
+
+    model_config = SECTION
+
+    memory: MemoryConfig = MemoryConfig()
+    disk: DiskConfig = DiskConfig()
+    redis: dict[str, RedisConfig] = described({}, "Sections of tiers in Redis.", "table")
+    semantic: SemanticConfig = SemanticConfig()
+
+    @field_validator("redis", mode="before")
+    @classmethod
+    def _one_or_several(cls, given: Any) -> Any:
+        """`[tiers.redis]` with the keys of a tier is one of that name."""
+        if (
+            not isinstance(given, dict)
+            or not given
+            or all(isinstance(one, dict | RedisConfig) for one in given.values())
+        ):
+            for name in given if isinstance(given, dict) else ():
+                if name in RESERVED or not SHORT_NAME.fullmatch(name):
+                    raise ValueError(
+                        "names of tiers: 1 to 32 of a-z 0-9 _ -, other than memory, disk, semantic, partitions"
+                    )
+            return given
+        return {REDIS: given}
+
+
+def with_redis(tiers: TiersConfig, url: str | None, cache_size: int | None, ttl_seconds: float | None) -> TiersConfig:
+    """With what options say of the tier in Redis, over what the file says of it; None stands for an option that was not
+    given. Lifetimes are those of all tiers in Redis. Raises InputError where the options fit no tier, or several."""
+    several = len(tiers.redis) > 1
+    if (url is not None or cache_size is not None) and several:
+        raise InputError(f"--redis, --redis-bytes: got the tiers {', '.join(tiers.redis)} in the file, expected one")
+    if url is None and not tiers.redis:
+        if cache_size is not None:
+            raise InputError("--redis-bytes: got a capacity, expected --redis or a section [tiers.redis] beside it")
+        return tiers
+    said: dict[str, Any] = {"cache_size": cache_size, "ttl_seconds": ttl_seconds}
+    update = {name: value for name, value in said.items() if value is not None}
+    if url is not None:
+        update |= {"url": url, "url_env": None}
+    there = tiers.redis or {REDIS: RedisConfig(url=url)}
+    try:
+        changed = {name: RedisConfig(**(section.model_dump() | update)) for name, section in there.items()}
+    except ValidationError as error:
+        told = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise InputError(f"--redis, --redis-bytes, --ttl: got what does not fit the file, expected {told}") from None
+    return tiers.model_copy(update={"redis": changed})
