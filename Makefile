@@ -14,7 +14,7 @@ UV := VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv
 # The set-up is ready when the stamp of just these requirements exists; a stamp is written last.
 STAMP := $(VENV)/ready-$(shell { cat pyproject.toml requirements.lock; echo '$(TORCH)'; } | cksum | cut -d' ' -f1)
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-BENCHMARKS := $(addprefix benchmarks/,replay.py prefix_cache.py calibration.py environment.py training.py tuning.py tuners.py ablation.py placements.py whatif.py streaming.py semantic.py)
+BENCHMARKS := $(addprefix benchmarks/,replay.py prefix_cache.py calibration.py environment.py training.py tuning.py tuners.py ablation.py placements.py whatif.py streaming.py semantic.py fidelity.py stack.py disk_tier.py gateway.py)
 
 # Networks this small gain nothing from a second thread and lose much when both cores are busy.
 export OMP_NUM_THREADS := 1
@@ -43,7 +43,7 @@ check: $(STAMP)  ## style, types, layers of the packages, documents against the 
 bench: $(STAMP)  ## all benchmarks, one after the other
 	@set -e; for file in $(BENCHMARKS); do echo "== $$file"; $(PYTHON) $$file; done
 
-docs: $(STAMP)  ## write the generated pages: docs/cli.md and docs/configuration.md
+docs: $(STAMP)  ## write the generated pages: docs/cli.md, docs/configuration.md, docs/gateway-settings.md
 	$(PYTHON) -m api.cli.reference docs
 
 lock: $(STAMP)  ## resolve requirements.lock anew (LOCK_ARGS=--upgrade for newer versions)

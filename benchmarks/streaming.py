@@ -77,11 +77,14 @@ def _hexadecimal(numbers: np.ndarray) -> pa.Array:
 
 
 def run(words: Sequence[str], folder: Path, kept: int) -> Run:
-    """A command in a process of its own, its peak resident size as the kernel counted it."""
+    """A command in a process of its own, its peak resident size as the kernel counted it. Not `getrusage`: what this
+    process had when it began the other is in there."""
     code = (
-        "import resource, sys; from api.cli.main import main\n"
+        "import sys; from api.cli.main import main\n"
         "try: main()\n"
-        "finally: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, file=sys.stderr)"
+        "finally:\n"
+        "    told = open('/proc/self/status').read().partition('VmHWM:')[2]\n"
+        "    print(told.split()[0], file=sys.stderr)"
     )
     head = words[:2] if words[0] == "trace" else words[:1]
     command = [sys.executable, "-c", code, *head, folder.name, *words[len(head) :], "--at-most", str(kept), "--json"]
@@ -92,7 +95,7 @@ def run(words: Sequence[str], folder: Path, kept: int) -> Run:
         done.append(subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder.parent))
 
     taken = seconds_of(work)
-    return Run(taken, int(done[0].stderr.split()[-1]), orjson.loads(done[0].stdout))
+    return Run(taken, 1024 * int(done[0].stderr.split()[-1]), orjson.loads(done[0].stdout))
 
 
 def measure(quick: bool) -> Report:

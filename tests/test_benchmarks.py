@@ -41,6 +41,10 @@ QUICK = (
     "whatif",
     "streaming",
     "semantic",
+    "fidelity",
+    "stack",
+    "disk_tier",
+    "gateway",
 )
 REPORT = Report(["Two requests."], [Table("Speed", ("what", "s"), [["ours", 2.0], ["theirs", None]])], [])
 
