@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from caches.flight import Flight, Flights, LeaderGone
 from caches.invalidation import Invalidations, Passage, What
 from caches.keys.request_key import RequestKey
+from caches.lease_breaker import LeaseBreaker
 from caches.place import Place
 from caches.tiers.lease import Lease
 from caches.tiers.tier import Answer, Found
@@ -51,7 +52,8 @@ Watch = Callable[[Flight[Served]], None]
 
 
 class Stack:
-    """places: from the top. clock: Unix time."""
+    """places: from the top. lease: left alone for a while when it fails. clock: Unix time. ticks: one that is never
+    set."""
 
     def __init__(
         self,
@@ -60,8 +62,10 @@ class Stack:
         lease: Lease | None = None,
         clock: Callable[[], float] = time.time,
         seed: int = 0,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.places, self._rules, self._lease = tuple(places), rules, lease
+        self.places, self._rules = tuple(places), rules
+        self._lease = None if lease is None else LeaseBreaker(lease, ticks=ticks)
         self._clock, self._random = clock, random.Random(seed)
         self._flights: Flights[Served] = Flights()
         self._invalidations = Invalidations(self.places, self._flights.abandon)

@@ -185,8 +185,8 @@ for _, gone in ipairs(ARGV) do redis.call('SADD', left, gone) end
 """
 )
 
-# ARGV: most to look at. Returns how many it looked at, and notes of entries that have left; where an entry is there with
-# the same note, stored again or not left at all, the note is dropped.
+# ARGV: most to look at. Returns how many it looked at, and notes of entries that have left; where an entry is there
+# with the same note, stored again or not left at all, the note is dropped.
 LEFT = (
     _COMMON
     + f"""
