@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 from api.gateway.asked import Asked
@@ -17,6 +18,7 @@ from api.http.errors import ApiError
 from caches.keys.request_key import RequestKey
 from caches.stack import Served
 
+LOG = logging.getLogger("setpoint.gateway")
 BUSY_SECONDS = 0.1  # between two steps while there is more to do
 IDLE_SECONDS = 1.0
 
@@ -36,7 +38,7 @@ class Upkeep:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Closes stack and client at the end. What the tiers store lies where they keep it."""
-        lasting = [asyncio.create_task(work) for work in (self._tend(), self._look_after_backends())]
+        lasting = [asyncio.create_task(_lasting(work)) for work in (self._tend, self._look_after_backends)]
         try:
             yield
         finally:
@@ -75,13 +77,22 @@ class Upkeep:
         else:
             self._metrics.refreshed("done")
 
-    async def _look_after_backends(self) -> None:
+    async def _look_after_backends(self) -> float:
         """Of one alone nothing follows from how it is."""
-        while len(self._upstream.backends) > 1:
+        if len(self._upstream.backends) > 1:
             await self._upstream.check()
-            await asyncio.sleep(self._service.settings.health_seconds)
+        return self._service.settings.health_seconds
 
-    async def _tend(self) -> None:
-        while True:
-            more = await self._service.stack.tend()
-            await asyncio.sleep(BUSY_SECONDS if more else IDLE_SECONDS)
+    async def _tend(self) -> float:
+        return BUSY_SECONDS if await self._service.stack.tend() else IDLE_SECONDS
+
+
+async def _lasting(step: Callable[[], Awaitable[float]]) -> None:
+    """Steps, each of which says how long until the next. An error in one is a bug, which must not end all after it."""
+    while True:
+        try:
+            pause = await step()
+        except Exception:
+            LOG.exception("a step of housekeeping failed; the next one comes")
+            pause = IDLE_SECONDS
+        await asyncio.sleep(pause)
