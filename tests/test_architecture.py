@@ -23,6 +23,7 @@ LONGEST_KERNEL = 130  # one loop in Numba: cut up, it pays for every call (cache
 
 # Third-party libraries that only some files may import; an empty set means none of ours.
 SEAMS: dict[str, set[str]] = {
+    "cassandra": {"caches/tiers/cassandra_connection.py"},
     "faiss": {"caches/semantic/cells.py"},
     "httpx": {
         "api/gateway/balancing.py",
