@@ -19,7 +19,7 @@ try:
     from api.gateway.building import Built, built
     from api.gateway.config import load_serve_config
     from api.gateway.config_knobs import LEAST_BYTES, LONGEST_TTL_SECONDS
-    from api.gateway.config_tiers import with_redis
+    from api.gateway.config_tiers import with_cassandra, with_redis
     from api.gateway.default_disk import with_default_disk
     from api.http.listening import listen, place_of, run, server_of, take_stops_as_asked_for
 except ModuleNotFoundError as error:
@@ -54,7 +54,7 @@ def serve(
         Path | None,
         typer.Option(
             help="File for a second tier that outlives the gateway; else one in the user's cache folder, if there is "
-            "no Redis."
+            "no Redis and no Cassandra."
         ),
     ] = None,
     no_disk: Annotated[bool, typer.Option("--no-disk", help="Keep nothing on disk.")] = False,
@@ -102,7 +102,8 @@ def serve(
         "tiers.semantic.enabled": False if no_semantic else None,
     }
     told = load_serve_config(config, overrides)
-    told = told.model_copy(update={"tiers": with_redis(told.tiers, redis, redis_bytes, ttl)})
+    tiers = with_cassandra(with_redis(told.tiers, redis, redis_bytes, ttl), ttl)
+    told = told.model_copy(update={"tiers": tiers})
     told, remarks = with_default_disk(told, os.environ, socket.gethostname())
     gateway = built(told, "command line" if config is None else str(config), os.environ)
     listener = listen(told.gateway.host, told.gateway.port)

@@ -11,12 +11,13 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from api.gateway.building import Built
-from api.gateway.config_tiers import DISK, SEMANTIC
+from api.gateway.config_tiers import CASSANDRA, DISK, SEMANTIC
 from caches.errors import InputError
 from caches.place import Place
 from caches.semantic.shared import SharedSemanticTier
 from caches.semantic.snapshot import load_tier, save_tier
 from caches.semantic.tier import SemanticTier
+from caches.tiers.cassandra import CassandraTier
 from caches.tiers.redis_server import RedisServerTier
 from caches.tiers.tier import TierError
 
@@ -34,6 +35,7 @@ async def at_work(built: Built) -> AsyncIterator[list[str]]:
     tiers, tier = built.config.tiers, built.semantic
     remarks, folder = [], tiers.semantic.folder
     kept = {DISK: tiers.disk.stated, **{name: section.stated for name, section in tiers.redis.items()}}
+    kept[CASSANDRA] = tiers.cassandra.stated
     if tiers.semantic.shared:
         kept[SEMANTIC] = tiers.semantic.stated
     for name, stated in kept.items():
@@ -56,7 +58,7 @@ async def _settled(place: Place, stated: Mapping[str, float], now_seconds: float
     unreached = [f"Tier {place.tier.name} cannot be reached now; it is tried again while the gateway runs."]
     if isinstance(place.tier, RedisServerTier):
         await place.tier.begin()
-    if isinstance(place.tier, SharedSemanticTier):
+    if isinstance(place.tier, SharedSemanticTier | CassandraTier):
         try:
             await place.tier.begin()
         except TierError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from api.gateway.building_semantic import SOCKET_SECONDS, semantic_parts
 from api.gateway.config import NamespaceConfig, ServeConfig
 from api.gateway.config_access_log import access_log_of
-from api.gateway.config_tiers import DISK, MEMORY, REDIS, SEMANTIC, RedisConfig
+from api.gateway.config_tiers import CASSANDRA, DISK, MEMORY, REDIS, SEMANTIC, CassandraConfig, RedisConfig
 from api.gateway.config_warming import warming_of
 from api.gateway.service import GatewayService
 from api.gateway.settings import GatewaySettings, KeyHolder, NamespaceRules
@@ -20,6 +20,8 @@ from caches.routing import Routing
 from caches.semantic.shared import SharedSemanticTier
 from caches.semantic.tier import SemanticTier
 from caches.stack import Stack
+from caches.tiers.cassandra import CassandraTier
+from caches.tiers.cassandra_connection import CassandraConnection
 from caches.tiers.disk import DiskTier
 from caches.tiers.lease import Lease
 from caches.tiers.memory import MemoryTier
@@ -61,6 +63,8 @@ def built(config: ServeConfig, source: str, environ: Mapping[str, str]) -> Built
         parts.places[DISK] = Place(tier, disk.slow_seconds, admission=disk.admission)
     for name, section in config.tiers.redis.items():
         _add_redis(parts, name, section, source, environ)
+    if config.tiers.cassandra.is_there:
+        _add_cassandra(parts, config.tiers.cassandra, source, environ)
     semantic = semantic_parts(config, source, lambda name, key: _secret(name, f"{source}, {key}", environ))
     if semantic is not None:
         parts.places[SEMANTIC] = semantic.place
@@ -115,6 +119,17 @@ def _add_redis(parts: _Parts, name: str, section: RedisConfig, source: str, envi
         raise InputError(f"{place}: {error}") from error
     parts.places[name] = Place(tier, section.slow_seconds, admission=section.admission)
     parts.leases[name] = RedisLease(connection, prefix)
+
+
+def _add_cassandra(parts: _Parts, section: CassandraConfig, source: str, environ: Mapping[str, str]) -> None:
+    place = f"{source}, tiers.cassandra"
+    url = section.url or _secret(section.url_env, f"{place}.url_env", environ) or ""
+    try:
+        connection = CassandraConnection(url, max(section.slow_seconds, SOCKET_SECONDS))
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from error
+    tier = CassandraTier(connection, section.knobs, CASSANDRA)
+    parts.places[CASSANDRA] = Place(tier, section.slow_seconds, admission=section.admission)
 
 
 def _routing(config: ServeConfig, parts: _Parts, source: str) -> Routing:

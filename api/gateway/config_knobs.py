@@ -14,7 +14,7 @@ from envs.units import described
 SECTION = ConfigDict(frozen=True, extra="forbid")
 SHORT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
-LEAST_BYTES, LEAST_SERVER_BYTES = 2**16, 2**24
+LEAST_BYTES, LEAST_SERVER_BYTES, LEAST_CASSANDRA_BYTES = 2**16, 2**24, 2**22
 MEMORY_BYTES, KEPT_BYTES = 256 * 2**20, 2**30
 TTL_SECONDS, LONGEST_TTL_SECONDS = 3_600.0, 30 * 86_400.0
 # How far a change at run time may go: in this process a few times what was stated, else what somebody set there.
@@ -114,7 +114,9 @@ class KeptConfig(AdmissionConfig, TtlLimits):
 
     cache_size: int | None = size(None, "Capacity; not set: what it was set to before, at first 1 GiB.")
     lowest_cache_size: int | None = size(
-        None, "Nobody can set a smaller capacity at run time; not set: 64 KiB, for Redis in the mode server 16 MiB."
+        None,
+        "Nobody can set a smaller capacity at run time; not set: 64 KiB, for Redis in the mode server 16 MiB, for "
+        "Cassandra 4 MiB.",
     )
     highest_cache_size: int = size(MOST_KEPT_BYTES, "Nobody can set a larger one.")
     ttl_seconds: float | None = seconds(None, "Lifetime; not set: what it was set to before, at first an hour.")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError, field_validator, model_validator
 
 from api.gateway.config_knobs import (
     LEAST_BYTES,
+    LEAST_CASSANDRA_BYTES,
     LEAST_SERVER_BYTES,
     SECTION,
     SHORT_NAME,
@@ -22,8 +23,9 @@ from api.gateway.config_semantic import SemanticConfig
 from caches.errors import InputError
 from envs.units import described
 
-MEMORY, DISK, REDIS, SEMANTIC = "memory", "disk", "redis", "semantic"
-RESERVED = frozenset({MEMORY, DISK, SEMANTIC, "partitions"})
+MEMORY, DISK, REDIS, CASSANDRA, SEMANTIC = "memory", "disk", "redis", "cassandra", "semantic"
+RESERVED = frozenset({MEMORY, DISK, CASSANDRA, SEMANTIC, "partitions"})
+Kept = TypeVar("Kept", bound=KeptConfig)
 
 
 class MemoryConfig(AdmissionConfig, LocalConfig):
@@ -37,7 +39,7 @@ class DiskConfig(KeptConfig):
     path: Path | None = described(
         None,
         "The file, made where there is none; it holds answers. Not set: one in the user's cache folder, for each "
-        "backend; beside a tier in Redis none.",
+        "backend; beside a tier in Redis or Cassandra none.",
         "path",
     )
     slow_seconds: float = seconds(1.0, "A lookup that takes longer is given up, and the tier left alone for a while.")
@@ -76,14 +78,44 @@ class RedisConfig(KeptConfig):
         return LEAST_BYTES if self.mode == "index" else LEAST_SERVER_BYTES
 
 
+class CassandraConfig(KeptConfig):
+    """A tier in Cassandra that gateways share, `cassandra`, where the section says where; it needs the extra
+    `cassandra`. A hit in it is `hit-l2`. Gateways with one keyspace have one cache. `highest_ttl_seconds` also bounds
+    how long its disks keep what was evicted."""
+
+    url: str | None = described(
+        None, "Such as cassandra://host:9042,other:9042/keyspace?datacenter=NAME; cassandras: TLS.", "URL", repr=False
+    )
+    url_env: str | None = described(None, "Environment variable with the URL, if there is a password in it.", "name")
+    slow_seconds: float = seconds(1.0, "A lookup that takes longer is given up, and the tier left alone for a while.")
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> CassandraConfig:
+        """Only a section that says nothing may do without."""
+        if self.model_fields_set and (self.url is None) == (self.url_env is None):
+            raise ValueError("either url or url_env")
+        return self
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is such a tier."""
+        return self.url is not None or self.url_env is not None
+
+    @property
+    def _least(self) -> int:
+        """64 KiB for each slice that the capacity is shared out to: no entry can be larger than a share."""
+        return LEAST_CASSANDRA_BYTES
+
+
 class TiersConfig(BaseModel):
-    """The tiers, from the top: memory, disk, those in Redis, the semantic one."""
+    """The tiers, from the top: memory, disk, those in Redis, the one in Cassandra, the semantic one."""
 
     model_config = SECTION
 
     memory: MemoryConfig = MemoryConfig()
     disk: DiskConfig = DiskConfig()
     redis: dict[str, RedisConfig] = described({}, "Sections of tiers in Redis.", "table")
+    cassandra: CassandraConfig = CassandraConfig()
     semantic: SemanticConfig = SemanticConfig()
 
     @field_validator("redis", mode="before")
@@ -98,7 +130,8 @@ class TiersConfig(BaseModel):
             for name in given if isinstance(given, dict) else ():
                 if name in RESERVED or not SHORT_NAME.fullmatch(name):
                     raise ValueError(
-                        "names of tiers: 1 to 32 of a-z 0-9 _ -, other than memory, disk, semantic, partitions"
+                        "names of tiers: 1 to 32 of a-z 0-9 _ -, other than memory, disk, cassandra, semantic, "
+                        "partitions"
                     )
             return given
         return {REDIS: given}
@@ -119,9 +152,23 @@ def with_redis(tiers: TiersConfig, url: str | None, cache_size: int | None, ttl_
     if url is not None:
         update |= {"url": url, "url_env": None}
     there = tiers.redis or {REDIS: RedisConfig(url=url)}
+    options = "--redis, --redis-bytes, --ttl"
+    changed = {name: _changed(section, update, options) for name, section in there.items()}
+    return tiers.model_copy(update={"redis": changed})
+
+
+def with_cassandra(tiers: TiersConfig, ttl_seconds: float | None) -> TiersConfig:
+    """With the lifetime that an option says, over that of the tier in Cassandra in the file, where there is one. Raises
+    InputError where it does not fit."""
+    if ttl_seconds is None or not tiers.cassandra.is_there:
+        return tiers
+    changed = _changed(tiers.cassandra, {"ttl_seconds": ttl_seconds}, "--ttl")
+    return tiers.model_copy(update={"cassandra": changed})
+
+
+def _changed(section: Kept, update: dict[str, Any], options: str) -> Kept:
     try:
-        changed = {name: RedisConfig(**(section.model_dump() | update)) for name, section in there.items()}
+        return type(section)(**(section.model_dump() | update))
     except ValidationError as error:
         told = error.errors(include_url=False, include_input=False)[0]["msg"]
-        raise InputError(f"--redis, --redis-bytes, --ttl: got what does not fit the file, expected {told}") from None
-    return tiers.model_copy(update={"redis": changed})
+        raise InputError(f"{options}: got what does not fit the file, expected {told}") from None

@@ -23,10 +23,11 @@ OFF = "--no-disk turns this off."
 
 def with_default_disk(config: ServeConfig, environ: Mapping[str, str], machine: str) -> tuple[ServeConfig, list[str]]:
     """With a path for the tier on disk where there is to be one and none is named; and what an operator should know, in
-    sentences. Makes the folder. What is in Redis outlives the gateway already, so beside it the tier has to be asked
-    for. machine: its name. A folder that cannot be used is no error: nobody asked for it."""
+    sentences. Makes the folder. What is in Redis or Cassandra outlives the gateway already, so beside it the tier has
+    to be asked for. machine: its name. A folder that cannot be used is no error: nobody asked for it."""
     tiers, upstream = config.tiers, config.gateway.upstream
-    is_kept_elsewhere = tiers.disk.path is not None or tiers.redis or tiers.semantic.shared
+    is_shared = tiers.redis or tiers.cassandra.is_there or tiers.semantic.shared
+    is_kept_elsewhere = tiers.disk.path is not None or is_shared
     if not tiers.disk.enabled or is_kept_elsewhere or upstream is None:
         return config, []
     folder = cache_folder(environ)

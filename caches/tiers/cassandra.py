@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from caches.errors import InputError
 from caches.keys.request_key import RequestKey
 from caches.knobs import KnobSettings, KnobSpace
 from caches.stats import CacheStats
@@ -16,7 +17,7 @@ from caches.tiers.cassandra_rows import Entry, about_of, left_seconds, told
 from caches.tiers.cassandra_store import AT_ONCE, CassandraStore, place_of
 from caches.tiers.limits import within
 from caches.tiers.selection import Selection, label_bytes
-from caches.tiers.tier import Answer, Found
+from caches.tiers.tier import Answer, Found, TierError
 
 
 class CassandraTier:
@@ -58,7 +59,8 @@ class CassandraTier:
         a mistake in the set-up should show at the start.
 
         Raises InputError for a keyspace or tables that we cannot use, and for another number of slices than the cache
-        began with.
+        began with. From the other methods that is a TierError: a database that was away at the start may turn out to be
+        set up wrongly, and whoever asks goes on without it.
         """
         if self._begun:
             return
@@ -73,7 +75,7 @@ class CassandraTier:
                 self._begun = True
 
     async def lookup(self, key: RequestKey, now_seconds: float) -> Found | None:
-        await self.begin()
+        await self._ready()
         now, row = self._clock(now_seconds), await self._store.answer(key)
         about = None if row is None else told(row[0])
         if row is None or about is None:
@@ -98,13 +100,13 @@ class CassandraTier:
         return found
 
     async def holds(self, key: RequestKey, now_seconds: float) -> bool:
-        await self.begin()
+        await self._ready()
         about = await self._store.about(key)
         known = None if about is None else told(about)
         return known is not None and not known.answer.outlived(self._books.aim.ttl_seconds, self._clock(now_seconds))
 
     async def store(self, key: RequestKey, answer: Answer, now_seconds: float) -> bool:
-        await self.begin()
+        await self._ready()
         now, place = self._clock(now_seconds), place_of(key)
         if answer.outlived(self._books.aim.ttl_seconds, now):
             return False
@@ -131,7 +133,7 @@ class CassandraTier:
         return taken
 
     async def delete(self, key: RequestKey) -> bool:
-        await self.begin()
+        await self._ready()
         self._counts.update(deletes=1)
         size = await self._store.size(key)
         await self._store.remove_now(place_of(key))  # in any case: another process may be storing it
@@ -140,7 +142,7 @@ class CassandraTier:
         return size is not None
 
     async def clear(self, selection: Selection) -> int:
-        await self.begin()
+        await self._ready()
         gone = 0
         async for page in self._store.entries_of(selection.partition):
             taken = [entry for entry in page if _selects(selection, entry)]
@@ -152,29 +154,29 @@ class CassandraTier:
         return gone
 
     async def count(self, selection: Selection) -> int:
-        await self.begin()
+        await self._ready()
         pages = self._store.entries_of(selection.partition)
         return sum([sum(_selects(selection, entry) for entry in page) async for page in pages])
 
     async def apply(self, settings: KnobSettings, now_seconds: float) -> KnobSettings:
-        await self.begin()
+        await self._ready()
         taken = self._shared_out(settings)
         await self._store.apply(taken)
         self._books.take(taken)
         return taken
 
     async def settings(self) -> KnobSettings:
-        await self.begin()
+        await self._ready()
         await self._books.learn()
         return self._books.binding()
 
     async def tend(self, now_seconds: float) -> bool:
         """As the seam says; and writes touches that have waited, and learns what others applied and found."""
-        await self.begin()
+        await self._ready()
         return await self._books.tend(self._clock(now_seconds))
 
     async def stats(self) -> CacheStats:
-        await self.begin()
+        await self._ready()
         held = self._books.slices.totals()
         return CacheStats(**self._counts, entries=held.entries, used_bytes=held.used_bytes)
 
@@ -185,6 +187,12 @@ class CassandraTier:
                 await self._books.write_touches(float("inf"))
         finally:
             await self._store.close()
+
+    async def _ready(self) -> None:
+        try:
+            await self.begin()
+        except InputError as error:
+            raise TierError(str(error)) from error
 
     def _shared_out(self, settings: KnobSettings) -> KnobSettings:
         """Within the limits, with a capacity that all slices can have an equal part of."""

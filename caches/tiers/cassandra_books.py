@@ -21,17 +21,21 @@ class CassandraOptions:
     order is exact within each. spare_share: of a slice that a sweep makes free beyond what it must, so that the next
     stores need none, and that a process stores at most before it tells the others. sweep_seconds: after so long a slice
     is swept in any case, for what is too old and what others stored. touch_seconds: for which touches are gathered
-    before they are written. most_removed, most_read: entries in one call of `tend`, the latter but for the last slice.
-    most_touches: that may wait. largest_body_bytes: Cassandra refuses a write of half a commit log segment, 16 MiB by
-    default. entry_overhead_bytes: counted for each entry beside its body and labels (`label_bytes`)."""
+    before they are written. most_removed, most_read: entries in one call of `tend`, the latter but for the last slice;
+    most_swept: slices; most_written: touches. Each is a journey or two, and a call should be done within the time that
+    a lookup is given, or the tier looks dead. most_touches: that may wait. largest_body_bytes: Cassandra refuses a
+    write of half a commit log segment, 16 MiB by default. entry_overhead_bytes: counted for each entry beside its body
+    and labels (`label_bytes`)."""
 
     cache: str = "setpoint"
     slices: int = 64
     spare_share: float = 1 / 32
     sweep_seconds: float = 300.0
     touch_seconds: float = 30.0
-    most_removed: int = 1_000
+    most_removed: int = 250
     most_read: int = 10_000
+    most_swept: int = 16
+    most_written: int = 500
     most_touches: int = 10_000
     largest_body_bytes: int = 8 << 20
     entry_overhead_bytes: int = 512
@@ -101,23 +105,24 @@ class CassandraBooks:
         """Sweeps slices that need it, and writes touches that have waited."""
         options = self._options
         await self.learn()
-        await self.write_touches(now if len(self.touches) > options.most_touches else now - options.touch_seconds)
-        removed = read = 0
+        since = now if len(self.touches) > options.most_touches else now - options.touch_seconds
+        await self.write_touches(since, options.most_written)
+        removed = read = swept = 0
         for step in range(options.slices):
             number = (self._next + step) % options.slices
             if not self._is_due(number, now):
                 continue
-            if removed >= options.most_removed or read >= options.most_read:
+            if removed >= options.most_removed or read >= options.most_read or swept >= options.most_swept:
                 self._next = number  # where the next call goes on, so that none waits for ever
                 return True
             async with self._sweeping[number]:
                 gone, rows = await self._sweep(number, now, self._soft_bytes, options.most_removed - removed)
-            removed, read = removed + gone, read + rows
-        return any(self._is_due(number, now) for number in range(options.slices))
+            removed, read, swept = removed + gone, read + rows, swept + 1
+        return bool(self.touches.due(since, 1)) or any(self._is_due(number, now) for number in range(options.slices))
 
-    async def write_touches(self, before_seconds: float) -> None:
-        """Those that have waited since then, or longer."""
-        due = self.touches.due(before_seconds)
+    async def write_touches(self, before_seconds: float, most: int | None = None) -> None:
+        """As `CassandraTouches.due`."""
+        due = self.touches.due(before_seconds, most)
         await self._store.touch(due)
         self.touches.written(due)
 

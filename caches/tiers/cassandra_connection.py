@@ -17,6 +17,7 @@ from caches.errors import InputError
 from caches.tiers.tier import TierError
 
 PORT = 9042
+SCHEMA_SECONDS = 30.0  # all nodes have to agree on a new table, which is made once
 PROTOCOL = 4  # every Cassandra since 2.2 speaks it, so none has to be asked what it speaks
 SCHEMES = ("cassandra", "cassandras")
 Row = tuple[Any, ...]
@@ -27,7 +28,7 @@ class CassandraConnection:
     in this data centre, and an invalidation that has returned holds."""
 
     def __init__(self, url: str, timeout_seconds: float = 1.0) -> None:
-        """Nothing is sent yet. timeout_seconds: for connecting, and for each answer.
+        """Nothing is sent yet. timeout_seconds: for connecting, and for each answer; tables are given longer.
 
         Raises InputError for a URL of another form, and where the driver is not installed.
         """
@@ -70,7 +71,7 @@ class CassandraConnection:
             statement = self._statements.get(cql)
             if statement is None:
                 statement = self._statements[cql] = await asyncio.to_thread(self._session.prepare, cql)
-            return await self._answer(statement, values)
+            return await self._answer(statement, values, self._timeout_seconds)
         except self._errors as error:
             raise _of_the_tier(error) from error
 
@@ -80,7 +81,7 @@ class CassandraConnection:
 
         await self.open()
         try:
-            await self._answer(cql, None)
+            await self._answer(cql, None, max(self._timeout_seconds, SCHEMA_SECONDS))
         except RequestValidationException as error:
             raise InputError(f"cassandra: {error}; expected tables, or the right to make them: {cql}") from error
         except self._errors as error:
@@ -98,11 +99,11 @@ class CassandraConnection:
         if cluster is not None:
             await asyncio.to_thread(cluster.shutdown)
 
-    async def _answer(self, statement: Any, values: Any) -> list[Row]:
+    async def _answer(self, statement: Any, values: Any, timeout_seconds: float) -> list[Row]:
         """The driver calls back in its own thread."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
-        asked = self._session.execute_async(statement, values)
+        asked = self._session.execute_async(statement, values, timeout=timeout_seconds)
         asked.add_callbacks(
             lambda rows: loop.call_soon_threadsafe(_settle, answer, answer.set_result, rows),
             lambda error: loop.call_soon_threadsafe(_settle, answer, answer.set_exception, error),

@@ -3,6 +3,7 @@ write, and what is asked for all the time must not be written all the time."""
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import NamedTuple
 
 STEPS_PER_SECOND = 1_000_000
@@ -53,9 +54,10 @@ class CassandraTouches:
         """The entry has gone, or was stored anew."""
         self._noted.pop(place, None)
 
-    def due(self, before_seconds: float) -> dict[Place, Touch]:
-        """Those that have waited since then, or longer."""
-        return {place: touch for place, touch in self._noted.items() if touch.first_seconds <= before_seconds}
+    def due(self, before_seconds: float, most: int | None = None) -> dict[Place, Touch]:
+        """Those that have waited since then, or longer; so many at most, in the order in which they began to wait."""
+        waiting = ((place, touch) for place, touch in self._noted.items() if touch.first_seconds <= before_seconds)
+        return dict(islice(waiting, most))
 
     def written(self, touches: dict[Place, Touch]) -> None:
         """The database knows these now; what was touched again since still waits."""

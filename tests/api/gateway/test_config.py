@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from api.gateway.building import Built, built
 from api.gateway.config import ServeConfig, load_serve_config
-from api.gateway.config_tiers import with_redis
+from api.gateway.config_tiers import with_cassandra, with_redis
 from api.gateway.settings import KeyHolder, Role, key_hash
 from caches.errors import InputError
 from caches.keys.fields import LEFT_OUT
@@ -106,19 +107,20 @@ def test_nothing_secret_is_in_its_repr(tmp_path: Path) -> None:
 async def test_how_much_is_warmed_can_be_stated_for_every_tier(tmp_path: Path) -> None:
     text = "[tiers.{0}]\nwarmup_ratio = 0.25\n{1}\n"
     places = {"memory": "", "disk": f'path = "{tmp_path / "x"}"', "redis": 'url = "redis://a"', "semantic": ""}
+    places["cassandra"] = 'url = "cassandra://a/k"'
     tiers = config(tmp_path, "".join(text.format(*each) for each in places.items())).tiers
-    for section in (tiers.memory, tiers.disk, tiers.redis["redis"], tiers.semantic):
+    for section in (tiers.memory, tiers.disk, tiers.redis["redis"], tiers.cassandra, tiers.semantic):
         assert section.knobs.warmup_ratio.default == 0.25
-    assert (tiers.disk.stated, tiers.redis["redis"].stated) == ({"warmup_ratio": 0.25},) * 2
+    for kept in (tiers.disk, tiers.redis["redis"], tiers.cassandra):
+        assert kept.stated == {"warmup_ratio": 0.25}
     assert config(tmp_path, "[tiers.redis]\nurl = 'redis://a'").tiers.redis["redis"].stated == {}
 
 
 def test_which_answers_a_tier_takes_in_is_said_in_its_section(tmp_path: Path) -> None:
     said = "admission_requests = 2\nadmission_window_seconds = 60\n"
-    tiers = config(
-        tmp_path, f"[tiers.memory]\n{said}[tiers.disk]\n{said}[tiers.redis]\nurl = 'redis://a'\n{said}"
-    ).tiers
-    for section in (tiers.memory, tiers.disk, tiers.redis["redis"]):
+    shared = f"[tiers.redis]\nurl = 'redis://a'\n{said}[tiers.cassandra]\nurl = 'cassandra://a/k'\n{said}"
+    tiers = config(tmp_path, f"[tiers.memory]\n{said}[tiers.disk]\n{said}{shared}").tiers
+    for section in (tiers.memory, tiers.disk, tiers.redis["redis"], tiers.cassandra):
         admission = section.admission
         assert admission is not None
         for now in (0.0, 60.0):
@@ -165,6 +167,28 @@ def test_a_redis_of_the_options_takes_the_place_of_that_of_the_file(tmp_path: Pa
         with_redis(config(tmp_path, '[tiers.redis]\nurl = "redis://a"\nmode = "server"').tiers, None, 70_000, None)
 
 
+def test_a_lifetime_of_the_options_holds_in_cassandra_where_there_is_one(tmp_path: Path) -> None:
+    one = config(tmp_path, '[tiers.cassandra]\nurl_env = "A"\nttl_seconds = 9\nhighest_ttl_seconds = 100').tiers
+    section = with_cassandra(one, 5.0).cassandra
+    assert (section.url_env, section.ttl_seconds, section.highest_ttl_seconds) == ("A", 5.0, 100.0)
+    assert with_cassandra(one, None) == one
+    none = config(tmp_path, "[tiers.cassandra]").tiers
+    assert (none.cassandra.is_there, with_cassandra(none, 5.0)) == (False, none)
+    with pytest.raises(InputError, match=r"--ttl: got what does not fit the file, expected .*ttl_seconds <= highest_"):
+        with_cassandra(one, 101.0)
+
+
+def test_the_driver_for_cassandra_is_asked_for_where_there_is_a_section(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None stands for a module that is not installed."""
+    monkeypatch.setitem(sys.modules, "cassandra", None)
+    backend = '[gateway]\nupstream = "http://a"\n'
+    assert "cassandra" not in made(tmp_path, backend).places
+    with pytest.raises(InputError, match=r'gateway\.toml, tiers\.cassandra: .* pip install "setpoint\[cassandra\]"'):
+        made(tmp_path, f'{backend}[tiers.cassandra]\nurl = "cassandra://a/k"')
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -192,6 +216,20 @@ def test_a_redis_of_the_options_takes_the_place_of_that_of_the_file(tmp_path: Pa
             ", tiers.redis.a.slow_seconds: got 0, expected greater than 0",
         ),
         ("[tiers.redis.disk]\nurl = 'p@h'", ", tiers.redis: got a table of disk, expected names of tiers: 1 to 32 of"),
+        ("[tiers.redis.cassandra]\nurl = 'p@h'", ", tiers.redis: got a table of cassandra, expected names of tiers: "),
+        (
+            "[tiers.cassandra]\nttl_seconds = 60",
+            ": got tiers.cassandra.ttl_seconds = 60, expected either url or url_env",
+        ),
+        (
+            "[tiers.cassandra]\nurl = 'p@h'\nurl_env = 'A'",
+            ": got tiers.cassandra.url = …, tiers.cassandra.url_env = 'A', expected either url or url_env",
+        ),
+        (
+            "[tiers.cassandra]\nurl = 'p@h'\ncache_size = 70_000",
+            ": got tiers.cassandra.url = …, tiers.cassandra.cache_size = 70000, expected lowest_cache_size <= "
+            "cache_size <= highest_cache_size, got 4194304, 70000, 1099511627776",
+        ),
         ("[tiers.semantic]\nlowest_threshold = 0.99", ": got tiers.semantic.lowest_threshold = 0.99, expected lowest_"),
         ("[namespaces.a]\nttl = 5", ": unknown key namespaces.a.ttl, the nearest known is ttl_seconds"),
         ("[namespaces.'a-*']\nttl_seconds = -5", ", namespaces.a-*.ttl_seconds: got -5, expected greater than 0"),
@@ -236,6 +274,14 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, told: s
         (
             "[gateway]\nupstream = 'http://a'\n[tiers.redis]\nurl_env = 'NONE'",
             "gateway.toml, tiers.redis.url_env: got 'NONE', expected the name of a variable that is set",
+        ),
+        (
+            "[gateway]\nupstream = 'http://a'\n[tiers.cassandra]\nurl = 'cassandra://u:p@a'",
+            "gateway.toml, tiers.cassandra: cassandra: got 'cassandra://a', expected cassandra://host:9042/keyspace",
+        ),
+        (
+            "[gateway]\nupstream = 'http://a'\n[tiers.cassandra]\nurl_env = 'NONE'",
+            "gateway.toml, tiers.cassandra.url_env: got 'NONE', expected the name of a variable that is set",
         ),
         (
             "[gateway]\nupstream = 'http://a'\n[namespaces.x]\ntiers = ['memory', 'disc']",

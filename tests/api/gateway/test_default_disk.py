@@ -44,6 +44,7 @@ def test_there_is_one_unless_something_else_is_said(tmp_path: Path) -> None:
         settings(disk={"enabled": False}),
         settings(disk={"path": "x"}),
         settings(redis={"url": "redis://a"}),
+        settings(cassandra={"url": "cassandra://a/k"}),
         settings(semantic={"entries": "redis://a"}),
         ServeConfig(),
     ):

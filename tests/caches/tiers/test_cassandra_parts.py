@@ -180,6 +180,7 @@ def test_touches_wait_since_the_first_and_are_written_once() -> None:
     assert touches.due(9.9) == {}
     due = touches.due(11.0)
     assert due == {ONE: Touch(15_000_000, 50, 10.0)}
+    assert touches.due(99.0, 1) == due
     touches.note(ONE, 40, 16.0)  # while it is written
     touches.written(due)
     assert (touches.noted(ONE), touches.noted(TWO)) == (16_000_000, 12_000_000)
