@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
@@ -18,16 +18,34 @@ import httpx
 from api.gateway.settings import shown_url
 
 HEALTH_PATH = "/v1/models"
+POOL_CONNECTIONS = 16
 CHECK_SECONDS = 2.0  # how long an answer to that may take
 
 
 @dataclass
+class Pool:
+    """Connections to a backend. room: how many at most. httpcore goes through all connections of a pool, and all that
+    wait for one, at each request: in one pool, a thousand at once cost more than what they are for."""
+
+    transport: httpx.AsyncBaseTransport
+    room: int
+    under_way: int = 0
+
+
+def pools_of(connections: int, make: Callable[[int], httpx.AsyncBaseTransport]) -> tuple[Pool, ...]:
+    """make: a transport with so many connections at most."""
+    rooms = [min(POOL_CONNECTIONS, connections - begun) for begun in range(0, connections, POOL_CONNECTIONS)]
+    return tuple(Pool(make(room), room) for room in rooms)
+
+
+@dataclass
 class Backend:
-    """base_url: without /v1. transport: to reach it by. healthy: nothing is known against it. under_way: requests whose
+    """base_url: without /v1. pools: to reach it by; a request takes the first with room, so that few requests use few
+    connections. healthy: nothing is known against it. under_way: requests whose
     answer has not been read to its end. failed: that it could not be connected to for, or broke off."""
 
     base_url: str
-    transport: httpx.AsyncBaseTransport
+    pools: Sequence[Pool]
     healthy: bool = True
     under_way: int = 0
     sent: int = 0
@@ -42,6 +60,13 @@ class Backend:
         """What an operator wants to know."""
         numbers = {"healthy": self.healthy, "under_way": self.under_way, "sent": self.sent, "failed": self.failed}
         return {"upstream": self.shown, **numbers}
+
+    def pool(self) -> Pool:
+        """For the next request. Where all are full it waits in the one with the fewest."""
+        return next(
+            (pool for pool in self.pools if pool.under_way < pool.room),
+            min(self.pools, key=lambda pool: pool.under_way / pool.room),
+        )
 
     def asked(self, request: httpx.Request) -> httpx.Request:
         """The same of this backend; a user and password in its URL are sent in place of what came."""
@@ -75,21 +100,24 @@ class Balanced(httpx.AsyncBaseTransport):
                     raise
 
     async def _sent(self, backend: Backend, request: httpx.Request) -> httpx.Response:
+        pool = backend.pool()
         backend.sent += 1
         backend.under_way += 1
+        pool.under_way += 1
         try:
-            response = await backend.transport.handle_async_request(backend.asked(request))
+            response = await pool.transport.handle_async_request(backend.asked(request))
         except BaseException as error:
             backend.under_way -= 1
+            pool.under_way -= 1
             backend.failed += isinstance(error, httpx.HTTPError)
             raise
         assert isinstance(response.stream, httpx.AsyncByteStream)  # of an asynchronous transport
-        response.stream = _Counted(response.stream, backend)
+        response.stream = _Counted(response.stream, backend, pool)
         backend.healthy |= response.status_code < 500
         return response
 
     async def aclose(self) -> None:
-        await asyncio.gather(*(backend.transport.aclose() for backend in self.backends))
+        await asyncio.gather(*(pool.transport.aclose() for backend in self.backends for pool in backend.pools))
 
     async def check(self, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         """Asks all of them how they are. That one wants another key is an answer too."""
@@ -100,7 +128,7 @@ class Balanced(httpx.AsyncBaseTransport):
         request = httpx.Request("GET", "http://any" + HEALTH_PATH, headers=headers, extensions={"timeout": timeout})
         try:
             async with asyncio.timeout(CHECK_SECONDS):
-                response = await backend.transport.handle_async_request(backend.asked(request))
+                response = await backend.pool().transport.handle_async_request(backend.asked(request))
                 await response.aclose()
         except (httpx.HTTPError, TimeoutError):
             backend.healthy = False
@@ -111,8 +139,8 @@ class Balanced(httpx.AsyncBaseTransport):
 class _Counted(httpx.AsyncByteStream):
     """A body whose end is the end of a backend's work."""
 
-    def __init__(self, stream: httpx.AsyncByteStream, backend: Backend) -> None:
-        self._stream, self._backend, self._open = stream, backend, True
+    def __init__(self, stream: httpx.AsyncByteStream, backend: Backend, pool: Pool) -> None:
+        self._stream, self._backend, self._pool, self._open = stream, backend, pool, True
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
@@ -126,4 +154,5 @@ class _Counted(httpx.AsyncByteStream):
         if self._open:
             self._open = False
             self._backend.under_way -= 1
+            self._pool.under_way -= 1
         await self._stream.aclose()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TypeAlias
 from urllib.parse import urlsplit
@@ -11,7 +13,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from api.gateway.balancing import Backend, Balanced
+from api.gateway.balancing import Backend, Balanced, pools_of
 from api.gateway.errors import Headers, Reply, TooLate, Unreachable
 from api.gateway.settings import GatewaySettings
 
@@ -43,20 +45,25 @@ class Client(httpx.AsyncClient):
 
 def upstream_client(settings: GatewaySettings) -> Client:
     """Nothing is connected yet. Proxies are those of the environment, as everywhere."""
-    limits = httpx.Limits(
-        max_connections=settings.connections,
-        max_keepalive_connections=settings.connections,
-        keepalive_expiry=KEPT_OPEN_SECONDS,
-    )
-    backends = [Backend(url, _transport(url, limits)) for url in settings.base_urls]
+    backends = [
+        Backend(url, pools_of(settings.connections, partial(_transport, url, _verified(url))))
+        for url in settings.base_urls
+    ]
     idle, connect = settings.idle_seconds, settings.connect_seconds
     return Client(Balanced(backends), httpx.Timeout(idle, connect=connect, pool=settings.deadline_seconds))
 
 
-def _transport(url: str, limits: httpx.Limits) -> httpx.AsyncHTTPTransport:
+def _verified(url: str) -> ssl.SSLContext | bool:
+    """Certificates are long to load, and of no use without TLS."""
+    return httpx.create_ssl_context() if urlsplit(url).scheme == "https" else False
+
+
+def _transport(url: str, verify: ssl.SSLContext | bool, connections: int) -> httpx.AsyncHTTPTransport:
     parts = urlsplit(url)
     proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
-    verify = parts.scheme == "https"  # certificates are long to load, and of no use without TLS
+    limits = httpx.Limits(
+        max_connections=connections, max_keepalive_connections=connections, keepalive_expiry=KEPT_OPEN_SECONDS
+    )
     return httpx.AsyncHTTPTransport(verify=verify, limits=limits, proxy=proxy)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
-from api.gateway.balancing import Backend, Balanced
+from api.gateway.balancing import Backend, Balanced, Pool, pools_of
 from tests.servers import free_port
 
 
@@ -48,7 +48,7 @@ async def running(one: Answerer, port: int = 0, *, waits: bool = False) -> Async
 
 @asynccontextmanager
 async def client_of(*addresses: str) -> AsyncIterator[tuple[httpx.AsyncClient, Balanced]]:
-    balanced = Balanced([Backend(address, httpx.AsyncHTTPTransport()) for address in addresses])
+    balanced = Balanced([Backend(address, [Pool(httpx.AsyncHTTPTransport(), 100)]) for address in addresses])
     async with httpx.AsyncClient(transport=balanced, base_url="http://backends", timeout=20.0) as client:
         yield client, balanced
 
@@ -86,6 +86,32 @@ async def test_the_one_with_the_fewest_under_way_is_asked() -> None:
         slow.held.set()
         await waiting
         assert balanced.backends[0].under_way == 0
+
+
+def test_pools_share_the_connections_out() -> None:
+    made: list[int] = []
+
+    def make(room: int) -> httpx.AsyncBaseTransport:
+        made.append(room)
+        return httpx.AsyncHTTPTransport()
+
+    for connections, rooms in ((1, [1]), (16, [16]), (17, [16, 1]), (40, [16, 16, 8])):
+        made.clear()
+        assert [pool.room for pool in pools_of(connections, make)] == made == rooms
+
+
+async def test_few_requests_use_the_first_pool_and_more_the_next() -> None:
+    async with running(Answerer(), waits=True) as one:
+        pools = pools_of(18, lambda room: httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=room)))
+        balanced = Balanced([Backend(one.address, pools)])
+        async with httpx.AsyncClient(transport=balanced, base_url="http://backends", timeout=20.0) as client:
+            waiting = [asyncio.ensure_future(client.get("/")) for _ in range(20)]
+            while len(one.heads) < 18:
+                await asyncio.sleep(0.01)
+            assert [pool.under_way for pool in pools] == [17, 3]  # both full; of the others, one waits in each
+            one.held.set()
+            assert [answer.status_code for answer in await asyncio.gather(*waiting)] == [200] * 20
+            assert [pool.under_way for pool in pools] == [0, 0]
 
 
 async def test_a_stream_is_under_way_until_it_is_closed() -> None:
