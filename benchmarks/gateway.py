@@ -111,7 +111,7 @@ def one_round(servers: Servers, kind: str, seconds: Seconds, new: New, runs: Run
 
 
 def measure(quick: bool) -> Report:
-    seconds, rounds = (Seconds(1.0, 0.3, 1.0), 1) if quick else (Seconds(5.0, 1.0, 10.0), 3)
+    seconds, rounds = (Seconds(1.0, 0.3, 1.0), 1) if quick else (Seconds(2.0, 1.0, 4.0), 3)
     before = os.sched_getaffinity(0) if PINNED else None
     if before is not None:
         os.sched_setaffinity(0, {OTHER_CORE})
