@@ -41,11 +41,13 @@ def pools_of(connections: int, make: Callable[[int], httpx.AsyncBaseTransport]) 
 @dataclass
 class Backend:
     """base_url: without /v1. pools: to reach it by; a request takes the first with room, so that few requests use few
-    connections. healthy: nothing is known against it. under_way: requests whose
-    answer has not been read to its end. failed: that it could not be connected to for, or broke off."""
+    connections. asking: a connection apart, to ask it how it is when all others are in use. healthy: nothing is known
+    against it. under_way: requests whose answer has not been read to its end. failed: that it could not be connected to
+    for, or broke off."""
 
     base_url: str
     pools: Sequence[Pool]
+    asking: httpx.AsyncBaseTransport
     healthy: bool = True
     under_way: int = 0
     sent: int = 0
@@ -63,10 +65,8 @@ class Backend:
 
     def pool(self) -> Pool:
         """For the next request. Where all are full it waits in the one with the fewest."""
-        return next(
-            (pool for pool in self.pools if pool.under_way < pool.room),
-            min(self.pools, key=lambda pool: pool.under_way / pool.room),
-        )
+        with_room = (pool for pool in self.pools if pool.under_way < pool.room)
+        return next(with_room, None) or min(self.pools, key=lambda pool: pool.under_way / pool.room)
 
     def asked(self, request: httpx.Request) -> httpx.Request:
         """The same of this backend; a user and password in its URL are sent in place of what came."""
@@ -117,7 +117,9 @@ class Balanced(httpx.AsyncBaseTransport):
         return response
 
     async def aclose(self) -> None:
-        await asyncio.gather(*(pool.transport.aclose() for backend in self.backends for pool in backend.pools))
+        for backend in self.backends:
+            for transport in (backend.asking, *(pool.transport for pool in backend.pools)):
+                await transport.aclose()
 
     async def check(self, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         """Asks all of them how they are. That one wants another key is an answer too."""
@@ -128,7 +130,7 @@ class Balanced(httpx.AsyncBaseTransport):
         request = httpx.Request("GET", "http://any" + HEALTH_PATH, headers=headers, extensions={"timeout": timeout})
         try:
             async with asyncio.timeout(CHECK_SECONDS):
-                response = await backend.pool().transport.handle_async_request(backend.asked(request))
+                response = await backend.asking.handle_async_request(backend.asked(request))
                 await response.aclose()
         except (httpx.HTTPError, TimeoutError):
             backend.healthy = False

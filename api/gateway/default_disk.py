@@ -11,9 +11,9 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from api.gateway.config import ServeConfig
+from api.gateway.settings import base_url, listed, shown_url
 from caches.tiers.disk_file import VERSION
 
 OWNER_ONLY = 0o700
@@ -37,7 +37,7 @@ def with_default_disk(config: ServeConfig, environ: Mapping[str, str], machine: 
         _make_private(folder)
     except OSError as error:
         return config, [f"Answers are not kept on disk: {folder} cannot be used ({error.strerror})."]
-    path = folder / file_name([upstream] if isinstance(upstream, str) else upstream, machine)
+    path = folder / file_name(listed(upstream), machine)
     disk = tiers.disk.model_copy(update={"path": path})
     config = config.model_copy(update={"tiers": tiers.model_copy(update={"disk": disk})})
     return config, [f"Answers are kept in {path} for the next start; {OFF}"]
@@ -54,14 +54,9 @@ def cache_folder(environ: Mapping[str, str]) -> Path | None:
 
 def file_name(backends: Sequence[str], machine: str) -> str:
     """The same with or without a password in the URLs, and with or without /v1."""
-    told = sorted(_plain(url) for url in backends)
+    told = sorted(shown_url(base_url(url)) for url in backends)
     digest = hashlib.sha256("\n".join([machine, *told]).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return f"answers-{digest}-v{VERSION}.sqlite"
-
-
-def _plain(url: str) -> str:
-    parts = urlsplit(url.rstrip("/").removesuffix("/v1"))
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _make_private(folder: Path) -> None:

@@ -102,17 +102,27 @@ class GatewaySettings:
 
     @property
     def upstreams(self) -> tuple[str, ...]:
-        return (self.upstream,) if isinstance(self.upstream, str) else tuple(self.upstream)
+        return listed(self.upstream)
 
     @property
     def base_urls(self) -> tuple[str, ...]:
         """Of the backends, without /v1."""
-        return tuple(url.rstrip("/").removesuffix("/v1") for url in self.upstreams)
+        return tuple(map(base_url, self.upstreams))
 
     @property
     def shown(self) -> str:
         """The backends' URLs."""
         return ", ".join(map(shown_url, self.upstreams))
+
+
+def listed(upstream: str | Sequence[str]) -> tuple[str, ...]:
+    """One or several."""
+    return (upstream,) if isinstance(upstream, str) else tuple(upstream)
+
+
+def base_url(url: str) -> str:
+    """Without /v1."""
+    return url.rstrip("/").removesuffix("/v1")
 
 
 def shown_url(url: str) -> str:

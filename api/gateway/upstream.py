@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TypeAlias
 from urllib.parse import urlsplit
@@ -45,26 +43,22 @@ class Client(httpx.AsyncClient):
 
 def upstream_client(settings: GatewaySettings) -> Client:
     """Nothing is connected yet. Proxies are those of the environment, as everywhere."""
-    backends = [
-        Backend(url, pools_of(settings.connections, partial(_transport, url, _verified(url))))
-        for url in settings.base_urls
-    ]
     idle, connect = settings.idle_seconds, settings.connect_seconds
-    return Client(Balanced(backends), httpx.Timeout(idle, connect=connect, pool=settings.deadline_seconds))
+    balanced = Balanced([_backend(url, settings.connections) for url in settings.base_urls])
+    return Client(balanced, httpx.Timeout(idle, connect=connect, pool=settings.deadline_seconds))
 
 
-def _verified(url: str) -> ssl.SSLContext | bool:
-    """Certificates are long to load, and of no use without TLS."""
-    return httpx.create_ssl_context() if urlsplit(url).scheme == "https" else False
-
-
-def _transport(url: str, verify: ssl.SSLContext | bool, connections: int) -> httpx.AsyncHTTPTransport:
+def _backend(url: str, connections: int) -> Backend:
     parts = urlsplit(url)
     proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
-    limits = httpx.Limits(
-        max_connections=connections, max_keepalive_connections=connections, keepalive_expiry=KEPT_OPEN_SECONDS
-    )
-    return httpx.AsyncHTTPTransport(verify=verify, limits=limits, proxy=proxy)
+    # one for all: certificates are long to load, and of no use without TLS
+    tls = httpx.create_ssl_context(verify=parts.scheme == "https")
+
+    def make(room: int) -> httpx.AsyncHTTPTransport:
+        limits = httpx.Limits(max_connections=room, max_keepalive_connections=room, keepalive_expiry=KEPT_OPEN_SECONDS)
+        return httpx.AsyncHTTPTransport(verify=tls, limits=limits, proxy=proxy)
+
+    return Backend(url, pools_of(connections, make), make(1))
 
 
 class Upstream:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -46,9 +46,13 @@ async def running(one: Answerer, port: int = 0, *, waits: bool = False) -> Async
         await server.wait_closed()
 
 
+def backend_at(address: str, pools: Sequence[Pool]) -> Backend:
+    return Backend(address, pools, httpx.AsyncHTTPTransport())
+
+
 @asynccontextmanager
 async def client_of(*addresses: str) -> AsyncIterator[tuple[httpx.AsyncClient, Balanced]]:
-    balanced = Balanced([Backend(address, [Pool(httpx.AsyncHTTPTransport(), 100)]) for address in addresses])
+    balanced = Balanced([backend_at(address, [Pool(httpx.AsyncHTTPTransport(), 100)]) for address in addresses])
     async with httpx.AsyncClient(transport=balanced, base_url="http://backends", timeout=20.0) as client:
         yield client, balanced
 
@@ -103,7 +107,7 @@ def test_pools_share_the_connections_out() -> None:
 async def test_few_requests_use_the_first_pool_and_more_the_next() -> None:
     async with running(Answerer(), waits=True) as one:
         pools = pools_of(18, lambda room: httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=room)))
-        balanced = Balanced([Backend(one.address, pools)])
+        balanced = Balanced([backend_at(one.address, pools)])
         async with httpx.AsyncClient(transport=balanced, base_url="http://backends", timeout=20.0) as client:
             waiting = [asyncio.ensure_future(client.get("/")) for _ in range(20)]
             while len(one.heads) < 18:
@@ -157,6 +161,23 @@ async def test_how_one_is_follows_from_its_answer(status: int | None, healthy: b
         await balanced.check()
         assert balanced.backends[0].healthy is healthy
         assert balanced.backends[0].sent == 0
+
+
+async def test_one_whose_connections_are_all_in_use_is_not_unhealthy_for_that() -> None:
+    async with running(Answerer(), waits=True) as one:
+        pools = [Pool(httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=1)), 1)]
+        balanced = Balanced([backend_at(one.address, pools)])
+        async with httpx.AsyncClient(transport=balanced, base_url="http://backends", timeout=20.0) as client:
+            waiting = asyncio.ensure_future(client.get("/"))
+            while not one.heads:
+                await asyncio.sleep(0.01)
+            asking = asyncio.ensure_future(balanced.check())
+            while len(one.heads) < 2:  # it is asked, beside the connection in use
+                await asyncio.sleep(0.01)
+            one.held.set()
+            await asking
+            assert balanced.backends[0].healthy
+            await waiting
 
 
 async def test_what_broke_off_is_not_sent_again() -> None:
