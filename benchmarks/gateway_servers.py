@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,12 +15,12 @@ from pathlib import Path
 import psutil
 
 from benchmarks import litellm_peer
+from benchmarks.processes import free_port, running
 
 SETPOINT = str(Path(sys.executable).with_name("setpoint"))
 FIXED = str(Path(__file__).with_name("fixed_server.py"))
 MODEL = "small"
 SERVER_CORE, OTHER_CORE = 0, 1
-START_SECONDS, STOP_SECONDS = 180.0, 10.0
 # Whether this machine lets processes be kept to a core, and has two; asked before this one is kept to one itself.
 PINNED = hasattr(os, "sched_setaffinity") and {SERVER_CORE, OTHER_CORE} <= os.sched_getaffinity(0)
 LEAST_MEMORY = 2**16  # bytes; holds some forty answers
@@ -118,46 +116,22 @@ def all_running(folder: Path, redis_url: str | None, answer_bytes: int) -> Itera
 @contextmanager
 def _running(folder: Path, what: str, command: Sequence[str], path: str | None, core: int) -> Iterator[Server]:
     """PORT in the command becomes a free one. It is up when it answers at `path`, or takes a connection."""
-    port = _free_port()
+    port = free_port()
     line = [str(port) if part == "PORT" else part for part in command]
-    log = folder / f"{what}.log"
-    with log.open("w", encoding="utf-8") as output:
-        process = subprocess.Popen(line, stdout=output, stderr=subprocess.STDOUT, env=_environment(), cwd=folder)
-    try:
-        server = Server(what, port, psutil.Process(process.pid))
-        if PINNED:
-            os.sched_setaffinity(process.pid, {core})  # before it has threads of its own
-        deadline = time.monotonic() + START_SECONDS
-        while not _is_up(server, path):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{what} did not start: {log.read_text(encoding='utf-8')[-2000:]}")
-            time.sleep(0.05)
-        yield server
-    finally:
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    kept_to = core if PINNED else None
+    with running(line, folder / f"{what}.log", lambda: _is_up(port, path), _environment(), kept_to) as process:
+        yield Server(what, port, psutil.Process(process))
 
 
 def _environment() -> Mapping[str, str]:
     return os.environ | litellm_peer.ENVIRONMENT
 
 
-def _is_up(server: Server, path: str | None) -> bool:
+def _is_up(port: int, path: str | None) -> bool:
     with suppress(urllib.error.URLError, ConnectionError, TimeoutError):
         if path is None:
-            with socket.create_connection(("127.0.0.1", server.port), 1.0):
+            with socket.create_connection(("127.0.0.1", port), 1.0):
                 return True
-        with urllib.request.urlopen(server.url + path, timeout=5.0) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5.0) as answer:
             return bool(answer.status == 200)
     return False
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

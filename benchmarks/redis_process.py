@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import redis
 
-START_SECONDS = 20.0
+from benchmarks.processes import free_port, running
 
 
 def redis_binary() -> str | None:
@@ -29,29 +28,14 @@ def redis_version(binary: str) -> str:
 @contextmanager
 def redis_process(binary: str) -> Iterator[str]:
     """URL of a server that answers; it ends with the block."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+    port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         options = ["--bind", "127.0.0.1", "--port", str(port), "--dir", folder, "--save", "", "--appendonly", "no"]
-        process = subprocess.Popen([binary, *options], stdout=subprocess.DEVNULL)
-        try:
-            _wait(process, port)
+        with running([binary, *options], Path(folder) / "redis.log", lambda: _answers(port)):
             yield f"redis://127.0.0.1:{port}/0"
-        finally:
-            process.terminate()
-            process.wait()
 
 
-def _wait(process: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    with redis.Redis(port=port) as client:
-        while True:
-            try:
-                client.ping()
-            except redis.ConnectionError as error:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"redis-server did not start on port {port}") from error
-                time.sleep(0.02)
-            else:
-                return
+def _answers(port: int) -> bool:
+    with redis.Redis(port=port) as client, suppress(redis.ConnectionError):
+        return bool(client.ping())
+    return False

@@ -241,13 +241,15 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: list[str], folder: Path, is_up: Callable[[], bool]) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    command: list[str], folder: Path, is_up: Callable[[], bool], start_seconds: float = START_SECONDS
+) -> Iterator[subprocess.Popen[bytes]]:
     """Start, wait until it answers, stop in the end. Where it does not start, fail with its own words."""
     log = folder / "log.txt"
     with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=folder)
     try:
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + start_seconds
         while not is_up():
             if process.poll() is not None or time.monotonic() > deadline:
                 pytest.fail(f"{command[0]} did not start:\n{log.read_text(encoding='utf-8')[-2000:]}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,10 +60,13 @@ class Backend:
         return counted
 
 
-@contextmanager
-def serving(app: Any, lifespan: str = "off") -> Iterator[str]:
+def serving(app: Any, lifespan: str = "off") -> AbstractContextManager[str]:
     config = uvicorn.Config(app, log_level="warning", lifespan=lifespan, timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
+    return served_by(uvicorn.Server(config))
+
+
+@contextmanager
+def served_by(server: uvicorn.Server) -> Iterator[str]:
     with listen("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -15,8 +14,8 @@ from starlette.routing import Route
 
 from api.http.direct import DirectApp
 from api.http.limited_head import LARGEST_HEAD_BYTES
-from api.http.listening import listen, server_of
-from tests.api.gateway.conftest import until
+from api.http.listening import server_of
+from tests.api.gateway.conftest import served_by
 
 PATIENT_SECONDS = 30.0
 
@@ -35,16 +34,8 @@ def application() -> FastAPI:
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    server = server_of(application(), 1, has_lifespan=False)
-    with listen("127.0.0.1", 0) as listener:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            until(lambda: server.started)
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(PATIENT_SECONDS)
+    with served_by(server_of(application(), 1, has_lifespan=False)) as place:
+        yield place
 
 
 def test_a_post_goes_past_the_routes_and_all_else_through_them(address: str) -> None:

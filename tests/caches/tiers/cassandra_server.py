@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 import pytest
 
 from caches.tiers.cassandra_connection import PROTOCOL
-from tests.servers import STOP_SECONDS, free_port
+from tests.servers import free_port, running
 
 KEYSPACE = "setpoint_test"
 START_SECONDS = 180.0
@@ -84,23 +82,8 @@ def cassandra_running(binary: str, folder: Path) -> Iterator[int]:
     )
     options = {"config": settings.as_uri(), "storagedir": str(folder), "jmx.local.port": str(free_port())}
     command = [binary, "-f", "-R", *(f"-Dcassandra.{name}={value}" for name, value in options.items())]
-    log = folder / "log.txt"
-    with log.open("w", encoding="utf-8") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=folder)
-    try:
-        deadline = time.monotonic() + START_SECONDS
-        while not is_up(port):
-            if process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"{binary} did not start:\n{log.read_text(encoding='utf-8')[-2000:]}")
-            time.sleep(1.0)
+    with running(command, folder, lambda: is_up(port), START_SECONDS):
         yield port
-    finally:
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def is_up(port: int) -> bool:
