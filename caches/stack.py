@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from caches.flight import Flight, Flights, LeaderGone
 from caches.invalidation import Invalidations, Passage, What
-from caches.keys.request_key import RequestKey
+from caches.keys.request_key import Partition, RequestKey
 from caches.lease_breaker import LeaseBreaker
 from caches.place import Place
 from caches.tiers.lease import Lease
@@ -72,6 +72,15 @@ class Stack:
         slow = [depth for depth, place in enumerate(self.places) if not place.at_once]
         self._quick = min(slow, default=len(self.places))  # tiers that every request asks for itself
         self._work: set[asyncio.Future[Served]] = set()
+
+    @property
+    def stacks(self) -> tuple[Stack, ...]:
+        """As of a Routing; here there is one."""
+        return (self,)
+
+    def of(self, _partition: Partition) -> Stack:
+        """As of a Routing: all namespaces use these tiers."""
+        return self
 
     async def lookup(self, key: RequestKey, max_age_seconds: float | None = None) -> Served | None:
         """The first tier's answer that is not older than the caller wants. Keeps it in the tiers above."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from api.gateway.asked import Asked
 from api.gateway.call import BackendCall
 from api.gateway.errors import NotStored
+from api.gateway.lasting import lasting
 from api.gateway.metrics import GatewayMetrics
 from api.gateway.service import GatewayService
 from api.gateway.upstream import Upstream
@@ -18,7 +18,6 @@ from api.http.errors import ApiError
 from caches.keys.request_key import RequestKey
 from caches.stack import Served
 
-LOG = logging.getLogger("setpoint.gateway")
 BUSY_SECONDS = 0.1  # between two steps while there is more to do
 IDLE_SECONDS = 1.0
 
@@ -38,19 +37,19 @@ class Upkeep:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Closes stack and client at the end. What the tiers store lies where they keep it."""
-        lasting = [asyncio.create_task(_lasting(work)) for work in (self._tend, self._look_after_backends)]
+        tasks = [asyncio.create_task(lasting(work)) for work in (self._tend, self._look_after_backends)]
         try:
             yield
         finally:
             renewals = list(self._renewals)
-            for task in (*lasting, *renewals):
+            for task in (*tasks, *renewals):
                 task.cancel()
             await asyncio.gather(*renewals, return_exceptions=True)
             if self.verifying is not None:
                 await self.verifying.close()
             await self._service.stack.close()
             await self._service.client.aclose()
-            for task in lasting:
+            for task in tasks:
                 with suppress(asyncio.CancelledError):
                     await task
 
@@ -85,14 +84,3 @@ class Upkeep:
 
     async def _tend(self) -> float:
         return BUSY_SECONDS if await self._service.stack.tend() else IDLE_SECONDS
-
-
-async def _lasting(step: Callable[[], Awaitable[float]]) -> None:
-    """Steps, each of which says how long until the next. An error in one is a bug, which must not end all after it."""
-    while True:
-        try:
-            pause = await step()
-        except Exception:
-            LOG.exception("a step of housekeeping failed; the next one comes")
-            pause = IDLE_SECONDS
-        await asyncio.sleep(pause)

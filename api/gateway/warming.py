@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
@@ -13,6 +12,7 @@ from api.gateway.asked import Asked
 from api.gateway.call import BackendCall
 from api.gateway.errors import NotStored
 from api.gateway.hot_bodies import HotBodies
+from api.gateway.lasting import LOG, lasting
 from api.gateway.load import Load
 from api.gateway.service import GatewayService
 from api.gateway.upstream import Upstream
@@ -23,12 +23,10 @@ from caches.hot_keys import Candidate, HotKeys
 from caches.keys.request_key import Partition, RequestKey
 from caches.knobs import KnobSettings
 from caches.place import Place
-from caches.routing import Routing
 from caches.stack import Call, Served, Stack, Watch
 from caches.warm_uses import UseCounts, WarmUses
 from caches.warming import NotRenewed, Surroundings, Warmed, warm
 
-LOG = logging.getLogger("setpoint.gateway")
 NO_KEY = "off: it needs a key of the gateway's own for the backend"
 JSON_BODY = [(b"content-type", b"application/json")]
 
@@ -54,7 +52,7 @@ class GatewayWarming:
         self.hot, self.load = HotKeys(settings.hot), Load(settings.window_seconds)
         self._allowed = settings.from_backend and service.settings.upstream_key is not None
         self._bodies = HotBodies(settings.most_body_bytes) if self._allowed else None
-        self._uses: dict[Place, WarmUses] = {stack.places[0]: WarmUses() for stack in self._stacks()}
+        self._uses: dict[Place, WarmUses] = {stack.places[0]: WarmUses() for stack in service.stack.stacks}
         self._done, self._now = WarmingCounts(), Warmed()
         self._state, self._last = "waiting", "not yet"
 
@@ -84,7 +82,7 @@ class GatewayWarming:
     async def running(self) -> AsyncIterator[None]:
         if self.settings.from_backend and not self._allowed:
             LOG.warning("Warming from the backend is %s.", NO_KEY)
-        warming = asyncio.create_task(self._run())
+        warming = asyncio.create_task(lasting(self._rounds, self.settings.every_seconds))
         try:
             yield
         finally:
@@ -92,13 +90,8 @@ class GatewayWarming:
             with suppress(asyncio.CancelledError):
                 await warming
 
-    def _stacks(self) -> tuple[Stack, ...]:
-        cache = self._service.stack
-        return cache.stacks if isinstance(cache, Routing) else (cache,)
-
     def stack_of(self, partition: Partition) -> Stack:
-        cache = self._service.stack
-        return cache.of(partition) if isinstance(cache, Routing) else cache
+        return self._service.stack.of(partition)
 
     def told(self) -> dict[str, Any]:
         """For /v1/cache/stats."""
@@ -123,13 +116,12 @@ class GatewayWarming:
         every = [uses.counts for uses in self._uses.values()]
         return UseCounts(*(sum(getattr(one, part.name) for one in every) for part in fields(UseCounts)))
 
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.every_seconds)
-            for top, uses in self._uses.items():
-                await uses.settle(top.tier, self._service.clock())
-            for stack in self._stacks():
-                await self._round(stack)
+    async def _rounds(self) -> float:
+        for top, uses in self._uses.items():
+            await uses.settle(top.tier, self._service.clock())
+        for stack in self._service.stack.stacks:
+            await self._round(stack)
+        return self.settings.every_seconds
 
     async def _round(self, stack: Stack) -> None:
         """Of the namespaces that use this stack, so that none is warmed from a tier of another."""
