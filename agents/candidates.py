@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from agents.baselines.schedule import HourSchedule
 from agents.bundle import PolicyBundle, PolicyKind
+from agents.bundle_policy import BundlePolicy
 from agents.registry import PolicyVersion, Registry
-from agents.tracks import BundlePolicy, Champion, Contender, Role
+from agents.tracks import Champion, Contender, Role
 from agents.version_tags import LEARNED_WITHIN, TRAINING
 from agents.whatif import WhatIfController
 from caches.errors import Mismatch

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from agents.baselines.catalog import Rivals, rivals
 from agents.baselines.simple import HillClimber, Random, Static
 from agents.bundle import PolicyBundle
+from agents.bundle_policy import BundlePolicy
 from agents.clairvoyant import Clairvoyant, Search, Way, clairvoyant
-from agents.policy import ControlPolicy, Sight
+from agents.policy import ControlPolicy
 from agents.rollout import roll_out
-from agents.rules import RULES
 from agents.study import Split, Study, open_study
 from caches.errors import Mismatch
 from caches.knobs import KnobSettings
@@ -37,25 +37,6 @@ class Depth(Enum):
 
     FULL = "full"
     QUICK = "quick"
-
-
-class BundlePolicy:
-    """A bundle as a control policy, without torch: the actor of a trained one, the rule of a fitted one, no deviation
-    for a static one."""
-
-    def __init__(self, name: str, bundle: PolicyBundle) -> None:
-        self.name = name
-        self._actor = bundle.actor() if bundle.kind == "ppo" else None
-        self._rule = bundle.rule() if bundle.kind in RULES else None
-
-    def reset(self, seed: int) -> None:
-        if self._rule is not None:
-            self._rule.reset(seed)
-
-    def act(self, sight: Sight) -> NDArray[np.float64]:
-        if self._rule is not None:
-            return self._rule.act(sight)
-        return np.zeros(3) if self._actor is None else self._actor.act(sight.observation)
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,17 @@ class WhatIfController:
         self._target = self.home.copy()
         self._decided: int | None = None
 
+    @property
+    def target(self) -> FloatArray:
+        """Where it wants to be, as last decided, shape (3,): all that it remembers from one interval to the next."""
+        return self._target.copy()
+
+    def recall(self, target: FloatArray) -> None:
+        """Goes on from a `target` of before, as after a restart. InputError for another shape."""
+        if np.shape(target) != self.home.shape or not np.isfinite(target).all():
+            raise InputError(f"target: got {target!r}, expected {self.home.size} finite positions")
+        self._target = np.array(target, np.float64)
+
     def act(self, sight: Sight) -> FloatArray:
         return self.propose(sight) - self.home
 

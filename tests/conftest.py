@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 pytest.register_assert_rewrite("tests.contracts", "tests.caches.tiers.server_contract")  # to see what was compared
-pytest_plugins = ["tests.servers"]
+pytest_plugins = ["tests.servers", "tests.stores"]
 
 ROOT = Path(__file__).parents[1]
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from agents.actor import Actor
 from agents.bundle import PolicyBundle
+from agents.bundle_policy import BundlePolicy
 from agents.evaluation import savings
 from agents.figures import draw_causes, draw_cost, draw_settings, save_pictures
 from agents.judge import Judgement, evidence, judge, require_held_out
@@ -20,7 +21,7 @@ from agents.provenance import Provenance, TracePart
 from agents.rollout import roll_out
 from agents.rules import arrays_of
 from agents.study import Split, Study, open_study
-from agents.tracks import RUNNABLE, BundlePolicy, Champion, Contender, Depth, require_fit, run_tracks, study_for
+from agents.tracks import RUNNABLE, Champion, Contender, Depth, require_fit, run_tracks, study_for
 from agents.uncertainty import Resampling
 from agents.whatif import WhatIf, WhatIfController
 from caches.errors import Mismatch

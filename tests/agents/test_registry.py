@@ -19,7 +19,7 @@ from agents.mlflow_store import Store, default_tracking_uri
 from agents.registry import MetricRow, Registry
 from caches.errors import InputError, Mismatch, NotFound, SetpointError
 from tests.agents.bundles import TRACE_SHA256, ppo_bundle, static_bundle
-from tests.agents.conftest import FirstUse
+from tests.stores import FirstUse
 
 
 def add_version(registry: Registry, folder: Path, seed: int = 0, **metrics: float) -> int:

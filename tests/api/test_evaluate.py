@@ -31,7 +31,7 @@ from caches.errors import InputError, Mismatch, NotFound
 from caches.knobs import KnobSettings
 from envs.observation import OBSERVATION_VERSION, SIZE
 from envs.world import World
-from tests.agents.conftest import FirstUse
+from tests.stores import FirstUse
 from tests.api.html_pages import HtmlPage
 from tests.envs.worlds import random_trace
 from traces.store import open_trace, save_trace

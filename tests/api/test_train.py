@@ -26,7 +26,7 @@ from api.cli.main import app, main
 from api.cli.train import parse_seeds
 from caches.errors import InputError
 from envs.observation import SIZE
-from tests.agents.conftest import FirstUse
+from tests.stores import FirstUse
 from tests.traces.tiny import tiny_trace
 from traces.store import save_trace
 from traces.trace import TraceInfo
