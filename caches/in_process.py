@@ -161,6 +161,26 @@ class InProcessCache(Generic[K, V]):
     def stats(self) -> CacheStats:
         return CacheStats(**self._counts, entries=len(self._by_touch), used_bytes=self._used_bytes)
 
+    @property
+    def used_bytes(self) -> int:
+        """As `stats` says it."""
+        return self._used_bytes
+
+    def pop(self, key: K) -> Entry[V] | None:
+        """Takes an entry out to hand it over to another cache, however old. Counts nothing."""
+        entry = self._by_touch.get(key)
+        if entry is not None:
+            self._remove(key, None)
+        return entry
+
+    def adopt(self, key: K, entry: Entry[V], now_seconds: float) -> bool:
+        """Takes in what another cache let go of, with its write time and its own lifetime, as touched now. Returns
+        whether it was taken: what is too old here is counted as expired, what is larger than the cache as refused."""
+        if now_seconds - entry.written_seconds >= self._lifetime(entry):
+            self._counts["expirations"] += 1
+            return False
+        return self.put(key, entry.value, entry.size_bytes, now_seconds, entry.ttl_seconds, entry.written_seconds)
+
     def peek(self, key: K) -> V | None:
         """What is held under this key after the last call, however old. Touches and counts nothing."""
         entry = self._by_touch.get(key)
@@ -169,6 +189,10 @@ class InProcessCache(Generic[K, V]):
     def items(self) -> list[tuple[K, V]]:
         """What is held after the last call, least recently touched first."""
         return [(key, entry.value) for key, entry in self._by_touch.items()]
+
+    def by_touch(self) -> list[K]:
+        """Keys held after the last call, least recently touched first."""
+        return list(self._by_touch)
 
     def resident(self) -> set[K]:
         """Keys held after the last call; nothing is removed for age here."""

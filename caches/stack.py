@@ -105,7 +105,8 @@ class Stack:
         if found is None:
             return None
         age = now - found.answer.written_seconds
-        lifetime = self._lifetime(key, found.answer, await place.ttl_seconds())
+        ttl = await place.ttl_seconds() if found.ttl_seconds is None else found.ttl_seconds
+        lifetime = self._lifetime(key, found.answer, ttl)
         if age >= lifetime or (max_age_seconds is not None and age > max_age_seconds):
             return None
         if found.similarity == 1.0 and passage is not None:

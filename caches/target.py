@@ -91,10 +91,10 @@ class Histogram:
 class ArmCounters:
     """What an arm has counted since the cache began; all but `entries` and `used_bytes` only grow.
 
-    errors: requests that got no answer for a reason other than the client's. miss_prompt_tokens, miss_output_tokens,
-    warmup_prompt_tokens, warmup_output_tokens: of answers that the backend had to give. hit_tokens, tokens: prompt and
-    output of what was answered from the cache, and of everything. ttft_seconds, latency_seconds: of all requests.
-    hit_age_seconds: how long before each hit its answer was written.
+    requests: answered or not. errors: those of them that got no answer for a reason other than the client's.
+    miss_prompt_tokens, miss_output_tokens, warmup_prompt_tokens, warmup_output_tokens: of answers that the backend had
+    to give. hit_tokens, tokens: prompt and output of what was answered from the cache, and of everything.
+    ttft_seconds, latency_seconds: of all requests. hit_age_seconds: how long before each hit its answer was written.
     """
 
     requests: int

@@ -17,6 +17,9 @@ from api.gateway import access_log
 from api.gateway.access import check_metrics, tenant_of
 from api.gateway.admin import Admin
 from api.gateway.answering import BYPASS, CACHE_HEADER, Answering, telling
+from api.gateway.arm_admin import ArmsAdmin
+from api.gateway.arm_metrics import ArmsCollector
+from api.gateway.arms import LiveArms
 from api.gateway.backend_metrics import BackendCollector
 from api.gateway.hot_set import HotSet
 from api.gateway.metrics import CONTENT_TYPE, GatewayMetrics, tier_counts
@@ -54,6 +57,7 @@ def create_gateway(service: GatewayService) -> FastAPI:
         Route("/v1/cache/settings", admin.settings, methods=["GET"]),
         Route("/v1/cache/settings", admin.apply, methods=["PUT"]),
         *HotSet(service, gateway.warming).routes(),
+        *ArmsAdmin(service.settings, gateway.arms).routes(),
         Route("/v1/{path:path}", gateway.timed(OTHER, gateway.passed), methods=METHODS),
         Route("/healthz", gateway.health, methods=["GET"]),
         Route("/readyz", gateway.ready, methods=["GET"]),
@@ -79,17 +83,23 @@ class _Gateway:
     def __init__(self, service: GatewayService) -> None:
         self._service, self._metrics = service, GatewayMetrics()
         self._upstream = Upstream(service.client, service.settings)
-        self.upkeep = Upkeep(service, self._metrics, self._upstream)
-        self.warming = GatewayWarming(service, self._upstream, service.settings.warming)
+        self.arms = None if service.tuned is None else LiveArms(service.tuned, service.stack, service.clock)
+        counting = None if self.arms is None else self.arms.counting
+        self.upkeep = Upkeep(service, self._metrics, self._upstream, counting)
+        self.warming = GatewayWarming(service, self._upstream, service.settings.warming, counting)
         self._metrics.registry.register(WarmingCollector(self.warming))
         self._metrics.registry.register(BackendCollector(self._upstream.backends))
+        if self.arms is not None:
+            self._metrics.registry.register(ArmsCollector(self.arms))
         if self.upkeep.verifying is not None:
             self._metrics.registry.register(SemanticCollector(self.upkeep.verifying))
         self._passing = PassThrough(self._upstream, service.settings, self.warming.load)
         self._answering = Answering(service, self._upstream, self._passing, self.upkeep, self.warming)
 
     def cached(self, endpoint: Endpoint) -> Handler:
-        answer = partial(self._answering.answer, endpoint)
+        answer: Handler = partial(self._answering.answer, endpoint)
+        if self.arms is not None:
+            answer = self.arms.counting.handling(answer)
         return self.timed(endpoint.value, access_log.logging(self._service.access_log, self._service.clock, answer))
 
     def timed(self, name: str, handler: Handler) -> Handler:

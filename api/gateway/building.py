@@ -29,7 +29,9 @@ from caches.tiers.redis_connection import connect
 from caches.tiers.redis_index import RedisIndexOptions, RedisIndexTier
 from caches.tiers.redis_lease import RedisLease
 from caches.tiers.redis_server import RedisServerOptions, RedisServerTier
+from caches.tiers.split import SplitTier
 from caches.tiers.tier import Tier
+from tuner.router import assigner
 
 PREFIX = "setpoint"
 
@@ -57,7 +59,8 @@ def built(config: ServeConfig, source: str, environ: Mapping[str, str]) -> Built
     settings = _settings(config, source, environ)
     parts = _Parts()
     memory, disk = config.tiers.memory, config.tiers.disk
-    parts.places[MEMORY] = Place(MemoryTier(memory.knobs, MEMORY), admission=memory.admission)
+    tuned = SplitTier(memory.knobs, assigner, MEMORY) if config.tuning.enabled else None
+    parts.places[MEMORY] = Place(tuned or MemoryTier(memory.knobs, MEMORY), admission=memory.admission)
     if disk.path is not None and disk.enabled:
         tier = DiskTier(disk.path, disk.knobs, DISK)
         parts.places[DISK] = Place(tier, disk.slow_seconds, admission=disk.admission)
@@ -73,7 +76,7 @@ def built(config: ServeConfig, source: str, environ: Mapping[str, str]) -> Built
     routing = _routing(config, parts, source)
     log = access_log_of(config.access_log, lambda name, key: _secret(name, f"{source}, access_log.{key}", environ))
     checker = None if semantic is None else semantic.checker
-    service = GatewayService(settings, routing, upstream_client(settings), checker=checker, access_log=log)
+    service = GatewayService(settings, routing, upstream_client(settings), checker=checker, access_log=log, tuned=tuned)
     return Built(config, service, parts.places, None if semantic is None else semantic.tier)
 
 

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from api.gateway.config_access_log import AccessLogConfig
 from api.gateway.config_knobs import SECTION, seconds
 from api.gateway.config_tiers import TiersConfig
+from api.gateway.config_tuning import TuningConfig
 from api.gateway.config_warming import WarmingConfig
 from api.gateway.settings import HASH, Role
 from caches.keys.fields import LEFT_OUT
@@ -131,6 +132,7 @@ class ServeConfig(BaseModel):
     tiers: TiersConfig = TiersConfig()
     access_log: AccessLogConfig = AccessLogConfig()
     warming: WarmingConfig = WarmingConfig()
+    tuning: TuningConfig = TuningConfig()
     namespaces: dict[str, NamespaceConfig] = described({}, "Sections of namespaces.", "table")
 
     @field_validator("namespaces", mode="before")

@@ -61,6 +61,12 @@ class Feed:
         done = self._fetching.done() and not self._fetching.cancelled()
         return self._fetching.result() if done and self._fetching.exception() is None else None
 
+    @property
+    def error(self) -> BaseException | None:
+        """Why there is no answer, and none will come; None also where this feed itself was given up."""
+        done = self._fetching.done() and not self._fetching.cancelled()
+        return self._fetching.exception() if done else None
+
     async def close(self) -> None:
         self._fetching.cancel()
         await asyncio.gather(self._fetching, return_exceptions=True)

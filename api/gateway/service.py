@@ -11,6 +11,7 @@ from api.gateway.upstream import Client
 from caches.routing import Routing
 from caches.semantic.checking import HitChecker
 from caches.stack import Stack
+from caches.tiers.split import SplitTier
 from traces.access.log import AccessLog
 
 
@@ -18,7 +19,8 @@ from traces.access.log import AccessLog
 class GatewayService:
     """stack: of all namespaces, or the routing to those that they have. client: of the backend, as `upstream_client`
     makes it. clock: Unix time, the stack's. checker: of hits by meaning, where there are any. access_log: not started
-    yet. The application closes stack, client and log when it shuts down."""
+    yet. tuned: the tier of the stack that is tuned, if any. The application closes stack, client and log when it shuts
+    down."""
 
     settings: GatewaySettings
     stack: Stack | Routing
@@ -26,3 +28,4 @@ class GatewayService:
     clock: Callable[[], float] = time.time
     checker: HitChecker | None = None
     access_log: AccessLog | None = None
+    tuned: SplitTier | None = None

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from api.gateway.arm_counting import ArmCounting
 from api.gateway.asked import Asked
 from api.gateway.call import BackendCall
 from api.gateway.errors import NotStored
@@ -16,7 +17,7 @@ from api.gateway.upstream import Upstream
 from api.gateway.verifying import Verifying
 from api.http.errors import ApiError
 from caches.keys.request_key import RequestKey
-from caches.stack import Served
+from caches.stack import Call, Served
 
 BUSY_SECONDS = 0.1  # between two steps while there is more to do
 IDLE_SECONDS = 1.0
@@ -25,8 +26,14 @@ IDLE_SECONDS = 1.0
 class Upkeep:
     """Works from the application's start to its end."""
 
-    def __init__(self, service: GatewayService, metrics: GatewayMetrics, upstream: Upstream) -> None:
-        self._service, self._metrics, self._upstream = service, metrics, upstream
+    def __init__(
+        self,
+        service: GatewayService,
+        metrics: GatewayMetrics,
+        upstream: Upstream,
+        counting: ArmCounting | None = None,
+    ) -> None:
+        self._service, self._metrics, self._upstream, self._counting = service, metrics, upstream, counting
         self._renewals: set[asyncio.Task[None]] = set()
         self.verifying = (
             None
@@ -58,7 +65,7 @@ class Upkeep:
         if served.refresh_due:
             self.renew(asked.key, call)
         if self.verifying is not None and served.similarity < 1.0:
-            self.verifying.consider(asked, served, call)
+            self.verifying.consider(asked, served, self._ahead(asked.key, call))
 
     def renew(self, key: RequestKey, call: BackendCall) -> None:
         """Off the path of the request that found the entry to be near its end."""
@@ -70,11 +77,14 @@ class Upkeep:
         """The entry is there still: that it could not be renewed is counted, and nobody's error."""
         try:
             async with asyncio.timeout(self._service.settings.deadline_seconds):
-                await self._service.stack.renew(key, call)
+                await self._service.stack.renew(key, self._ahead(key, call))
         except (NotStored, ApiError, TimeoutError):
             self._metrics.refreshed("failed")
         else:
             self._metrics.refreshed("done")
+
+    def _ahead(self, key: RequestKey, call: BackendCall) -> Call:
+        return call if self._counting is None else self._counting.ahead(key, call)
 
     async def _look_after_backends(self) -> float:
         """Of one alone nothing follows from how it is."""

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from api.gateway.arm_counting import ArmCounting
 from api.gateway.asked import Asked
 from api.gateway.call import BackendCall
 from api.gateway.errors import NotStored
@@ -16,12 +17,12 @@ from api.gateway.lasting import LOG, lasting
 from api.gateway.load import Load
 from api.gateway.service import GatewayService
 from api.gateway.upstream import Upstream
+from api.gateway.warming_arms import Wanted, best_of, wanted_of
 from api.gateway.warming_settings import WarmingSettings
 from api.http.errors import ApiError
 from caches.breaker import State
 from caches.hot_keys import Candidate, HotKeys
 from caches.keys.request_key import Partition, RequestKey
-from caches.knobs import KnobSettings
 from caches.place import Place
 from caches.stack import Call, Served, Stack, Watch
 from caches.warm_uses import UseCounts, WarmUses
@@ -47,8 +48,14 @@ class WarmingCounts:
 class GatewayWarming:
     """Notes requests on their path, and warms off it from the application's start to its end."""
 
-    def __init__(self, service: GatewayService, upstream: Upstream, settings: WarmingSettings) -> None:
-        self._service, self._upstream, self.settings = service, upstream, settings
+    def __init__(
+        self,
+        service: GatewayService,
+        upstream: Upstream,
+        settings: WarmingSettings,
+        counting: ArmCounting | None = None,
+    ) -> None:
+        self._service, self._upstream, self.settings, self._counting = service, upstream, settings, counting
         self.hot, self.load = HotKeys(settings.hot), Load(settings.window_seconds)
         self._allowed = settings.from_backend and service.settings.upstream_key is not None
         self._bodies = HotBodies(settings.most_body_bytes) if self._allowed else None
@@ -60,6 +67,8 @@ class GatewayWarming:
 
     async def fetch(self, asked: Asked, call: Call, watch: Watch | None = None) -> Served:
         """As the stack's; what is asked for is noted."""
+        if self._counting is not None:
+            call = self._counting.missed(asked.key, call)
         counted, oldest = self.load.counted(call), asked.wishes.max_age_seconds
         served = await self._service.stack.fetch(asked.key, counted, oldest, watch)
         self.note(asked, served)
@@ -126,11 +135,11 @@ class GatewayWarming:
     async def _round(self, stack: Stack) -> None:
         """Of the namespaces that use this stack, so that none is warmed from a tier of another."""
         top, *below = stack.places
-        settings = await top.ask(top.tier.settings)
-        if settings is None or settings.warmup_ratio <= 0:
+        wanted = await wanted_of(top)
+        if not wanted:
             self._state = "off"
             return
-        candidates = await self._candidates(stack, settings)
+        candidates = await self._candidates(stack, wanted)
         around = Surroundings(
             self._service.clock,
             asyncio.sleep,
@@ -148,11 +157,11 @@ class GatewayWarming:
         self._done.stopped_rounds += done.stopped is not None
         self._last = done.stopped or "all of it"
 
-    async def _candidates(self, stack: Stack, settings: KnobSettings) -> list[Candidate]:
+    async def _candidates(self, stack: Stack, wanted: Sequence[Wanted]) -> list[Candidate]:
         """Ranked in a thread: so many take longer than a request should wait."""
-        ttl, share = settings.ttl_seconds, settings.warmup_ratio
+        now = self._service.clock()
         ranked = await asyncio.to_thread(
-            self.hot.ranked, self._service.clock(), ttl, share, lambda partition: self.stack_of(partition) is stack
+            lambda: best_of(self.hot, now, wanted, lambda partition: self.stack_of(partition) is stack)
         )
         return [one for one in ranked if self._allowed or not one.over]
 
@@ -161,7 +170,9 @@ class GatewayWarming:
         if asked is None:
             raise NotRenewed("its body is not kept")
         headers = self._upstream.request_headers(JSON_BODY)
-        call = BackendCall(self._upstream, asked, headers, self._service.clock)
+        call: Call = BackendCall(self._upstream, asked, headers, self._service.clock)
+        if self._counting is not None:
+            call = self._counting.ahead(asked.key, call)
         try:
             async with asyncio.timeout(self._service.settings.deadline_seconds):
                 await self.stack_of(key.partition).renew(asked.key, self.load.counted(call))

@@ -39,6 +39,11 @@ class LocalTier(Generic[E]):
         self._aim = within(space.default(), space)
         self._now = float("-inf")
 
+    @property
+    def cache(self) -> InProcessCache[bytes, E]:
+        """For whoever makes one tier of several."""
+        return self._cache
+
     async def holds(self, key: RequestKey, now_seconds: float) -> bool:
         now = self._clock(now_seconds)
         return not self._cache.could_miss(key.id, now, now)

@@ -50,11 +50,13 @@ class Answer:
 @dataclass(frozen=True)
 class Found:
     """A hit. similarity: of the question asked to the one that was answered, in [0, 1]; 1 for an equal request. tags:
-    of the request that stored it, so that a copy in another tier has them too."""
+    of the request that stored it, so that a copy in another tier has them too. ttl_seconds: the lifetime that holds for
+    this entry, where the tier has several; None: the tier's."""
 
     answer: Answer
     similarity: float = 1.0
     tags: frozenset[str] = field(default_factory=frozenset)
+    ttl_seconds: float | None = None
 
     def stored_by(self, key: RequestKey) -> RequestKey:
         """The equal request that stored it: this one, with its tags."""

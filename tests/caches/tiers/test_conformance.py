@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -21,9 +21,11 @@ from caches.keys.fields import Endpoint
 from caches.keys.fingerprint import request_key
 from caches.keys.request_key import Partition, RequestKey
 from caches.knobs import KnobSettings, KnobSpace
+from caches.target import Split
 from caches.tiers.disk import DiskOptions, DiskTier
 from caches.tiers.memory import MemoryTier
 from caches.tiers.redis_index import KEPT_SECONDS, RedisIndexTier
+from caches.tiers.split import SplitTier
 from caches.tiers.tier import Answer, Tier
 from tests.caches.tiers import (
     test_disk,
@@ -31,12 +33,14 @@ from tests.caches.tiers import (
     test_redis_cluster,
     test_redis_index,
     test_redis_server,
+    test_split,
     test_valkey,
 )
 from tests.caches.tiers.server_contract import MEBIBYTE, on_server, roomy
 from tests.caches.tiers.test_redis_index import options
 from tests.contracts.tier_contract import PARTITIONS, ROOM, SPACE, START, answer_of, key_of
 from tests.servers import patient
+from tuner.router import assigner
 
 BY_CONTRACT = {
     "size binds even when every entry has a lifetime": "test_size_binds_though_every_entry_has_a_lifetime",
@@ -48,6 +52,8 @@ BY_CONTRACT = {
 }
 CONTRACTS = (
     test_memory.TestMemoryTier,
+    test_split.TestAllKeysAreControls,
+    test_split.TestAllKeysAreTreatments,
     test_disk.TestDiskTier,
     test_redis_index.TestRedisIndexTier,
     test_redis_server.TestRedisServerTier,
@@ -74,6 +80,13 @@ async def on_disk(space: KnobSpace) -> AsyncIterator[Tier]:
 @asynccontextmanager
 async def in_memory(space: KnobSpace) -> AsyncIterator[Tier]:
     yield MemoryTier(space, most_removed=100)
+
+
+@asynccontextmanager
+async def in_two_arms(space: KnobSpace) -> AsyncIterator[Tier]:
+    tier = SplitTier(space, assigner, most_removed=100)
+    tier.aim(replace(tier.plan, split=Split("salt", 0.5)), START)
+    yield tier
 
 
 def in_index(url: str) -> Callable[[KnobSpace], AbstractAsyncContextManager[Tier]]:
@@ -118,10 +131,12 @@ def of_index(url: str) -> BackEnd:
     return BackEnd(in_index(url), left, KEPT_SECONDS)
 
 
-@pytest.fixture(params=["memory", "disk", "index", "server", "cluster", "valkey index", "valkey server"])
+@pytest.fixture(params=["memory", "two arms", "disk", "index", "server", "cluster", "valkey index", "valkey server"])
 def back_end(request: pytest.FixtureRequest) -> BackEnd:
     if request.param == "memory":
         return BackEnd(in_memory)
+    if request.param == "two arms":
+        return BackEnd(in_two_arms)
     if request.param == "disk":
         return BackEnd(on_disk)
     if request.param == "cluster":

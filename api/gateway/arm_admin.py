@@ -1,0 +1,70 @@
+"""The endpoint of whoever tunes: /v1/cache/arms, to read how the arms stand and what they count, and to set a plan."""
+
+from __future__ import annotations
+
+from fastapi import Request
+from fastapi.responses import Response
+from pydantic import ValidationError
+from starlette.routing import Route
+
+from api.gateway.access import check_admin, check_viewer
+from api.gateway.arms import LiveArms
+from api.gateway.asked import read_body
+from api.gateway.settings import GatewaySettings
+from api.http.errors import ApiError, BadRequest, Missing
+from caches.errors import InputError
+from caches.target import Fenced
+from tuner.arms_document import PATH, Wish, arms_json, first_fault
+
+JSON = "application/json"
+
+
+class OldFence(ApiError):
+    """Somebody with a higher fence has acted since."""
+
+    status = 409
+    kind = "invalid_request_error"
+    code = "fenced"
+
+
+class ArmsAdmin:
+    """arms: None where nothing is tuned here. Raises ApiError."""
+
+    def __init__(self, settings: GatewaySettings, arms: LiveArms | None) -> None:
+        self._settings, self._arms = settings, arms
+
+    def routes(self) -> list[Route]:
+        return [Route(PATH, self.told, methods=["GET"]), Route(PATH, self.apply, methods=["PUT"])]
+
+    async def told(self, request: Request) -> Response:
+        check_viewer(request, self._settings)
+        return _response(self._tuned())
+
+    async def apply(self, request: Request) -> Response:
+        """Answers with what was taken, as `told` does. All is checked before anything is applied."""
+        check_admin(request, self._settings)
+        arms = self._tuned()
+        raw = await read_body(request, self._settings.largest_body_bytes)
+        try:
+            wish = Wish.model_validate_json(raw)
+            plan = wish.plan.value()
+        except ValidationError as error:
+            raise BadRequest(first_fault(error), first_fault(error).partition(":")[0]) from error
+        except InputError as error:
+            raise BadRequest(str(error)) from error
+        try:
+            arms.apply(plan, wish.fence)
+        except Fenced as error:
+            raise OldFence(str(error), "fence") from error
+        return _response(arms)
+
+    def _tuned(self) -> LiveArms:
+        if self._arms is None:
+            raise Missing("Nothing is tuned here: [tuning] enabled is false in the settings of this gateway.")
+        return self._arms
+
+
+def _response(arms: LiveArms) -> Response:
+    """Nothing is awaited in between, so all of it is of one moment."""
+    body = arms_json(arms.space, arms.standing(), arms.counted())
+    return Response(body, 200, {"cache-control": "no-store"}, JSON)

@@ -1,0 +1,52 @@
+"""The gateway's tuned tier as a live cache of two arms: what it does, what it is told, and what it counts.
+
+All of it lies in this process's memory. After a restart the plan is the operator's own settings without a treatment
+arm, and no fence has been seen; whoever tunes knows by `began_seconds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from api.gateway.arm_counting import ArmCounting
+from caches.keys.request_key import Partition
+from caches.knobs import KnobSpace
+from caches.routing import Routing
+from caches.stack import Stack
+from caches.target import Counted, Fenced, Plan, Standing
+from caches.tiers.split import SplitTier
+
+
+class LiveArms:
+    """clock: Unix time."""
+
+    def __init__(self, tier: SplitTier, stack: Stack | Routing, clock: Callable[[], float]) -> None:
+        self.tier, self._clock, self._fence = tier, clock, 0
+        self._began_seconds = clock()
+        self.counting = ArmCounting(tier, _uses(tier, stack))
+
+    @property
+    def space(self) -> KnobSpace:
+        return self.tier.space
+
+    def standing(self) -> Standing:
+        return Standing(self.tier.plan, self.tier.binding(), self._fence, self._began_seconds)
+
+    def apply(self, plan: Plan, fence: int) -> Standing:
+        """Raises Fenced, having changed nothing."""
+        if fence < self._fence:
+            raise Fenced(f"fence: got {fence}, expected at least {self._fence}, which this cache has seen")
+        self._fence = fence
+        self.tier.aim(plan, self._clock())
+        return self.standing()
+
+    def counted(self) -> Counted:
+        return Counted(self._began_seconds, self._clock(), self.counting.told())
+
+
+def _uses(tier: SplitTier, stack: Stack | Routing) -> Callable[[Partition], bool]:
+    """Whether a partition's answers may lie in the tier."""
+    tuned = {one for one in stack.stacks if any(place.tier is tier for place in one.places)}
+    if len(tuned) == len(stack.stacks):
+        return lambda _: True
+    return lambda partition: stack.of(partition) in tuned

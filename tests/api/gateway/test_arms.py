@@ -1,0 +1,138 @@
+"""The arms of the tuned tier: the endpoint that they are set and read by, and the setting that turns it on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.gateway.building import built
+from api.gateway.config import load_serve_config
+from api.gateway.settings import KeyHolder, Role, key_hash
+from caches.tiers.memory import MemoryTier
+from tests.api.gateway.conftest import SPACE, Backend, ask, chat, configured, outcome, send
+from tests.api.gateway.tuned import ARMS, DEFAULT, HALVES, QUIET, Tuned, tuned
+from tuner.arms_document import ArmsDocument
+
+
+@pytest.fixture
+def one(backend: Backend) -> Iterator[Tuned]:
+    backend.calls.clear()
+    with tuned(backend.address) as made:
+        yield made
+
+
+def test_what_is_told_is_one_document(one: Tuned) -> None:
+    before = time.time()
+    response = one.put(fence=4)
+    assert response.status_code == 200
+    assert response.headers["cache-control"] == "no-store"
+    document = ArmsDocument.model_validate_json(response.content)
+    assert document.space() == SPACE
+    assert document.fence == 4
+    assert before - 60 < document.began_seconds <= before <= document.at_seconds <= time.time()
+    assert one.told() | {"at_seconds": 0} == response.json() | {"at_seconds": 0}
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"fence": -1}, "fence"),
+        ({"fence": 1.0}, "fence"),
+        ({"fence": None}, "fence"),
+        ({"more": 1}, "more"),
+        ({"plan": None}, "plan"),
+        ({"plan": {"split": HALVES, "control": DEFAULT}}, "plan.treatment"),
+        ({"plan": {"split": {"salt": "s", "treatment": 1.1}, "control": DEFAULT, "treatment": DEFAULT}}, "plan.split"),
+        ({"plan": {"split": {"salt": "s" * 201, "treatment": 1}, "control": DEFAULT, "treatment": DEFAULT}}, "plan.sp"),
+        ({"plan": {"split": HALVES, "control": DEFAULT | {"ttl_seconds": "1"}, "treatment": DEFAULT}}, "plan.control"),
+        ({"plan": {"split": HALVES, "control": DEFAULT, "treatment": DEFAULT | {"more": 1}}}, "plan.treatment.more"),
+        ({"plan": {"split": HALVES, "control": DEFAULT, "treatment": {"ttl_seconds": 9}}}, "plan.treatment.cache_size"),
+    ],
+)
+def test_what_is_not_understood_changes_nothing(one: Tuned, change: dict[str, Any], named: str) -> None:
+    one.put(fence=3)
+    before = one.told()
+    refused = one.put(**({"fence": 9} | change))
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"].startswith(named)
+    assert one.told() | {"at_seconds": 0} == before | {"at_seconds": 0}
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"plan": NaN, "fence": 1}'])
+def test_what_is_no_object_is_refused(one: Tuned, body: bytes) -> None:
+    assert send("PUT", one.address + ARMS, content=body).status_code == 400
+
+
+def test_an_older_fence_is_a_conflict(one: Tuned) -> None:
+    assert one.put(fence=5).status_code == 200
+    refused = one.put(fence=4)
+    assert refused.status_code == 409
+    assert refused.json()["error"]["code"] == "fenced"
+    assert "got 4, expected at least 5" in refused.json()["error"]["message"]
+    assert one.told()["fence"] == 5
+
+
+def test_viewers_read_and_operators_act(backend: Backend) -> None:
+    keys = {key_hash(role.value): KeyHolder("acme", role) for role in Role}
+    with tuned(backend.address, keys=keys) as one:
+        for who, reads, acts in (("viewer", 200, 403), ("operator", 200, 200), ("client", 403, 403), ("x", 403, 403)):
+            headers = {"authorization": f"Bearer {who}"}
+            assert send("GET", one.address + ARMS, headers=headers).status_code == reads
+            wish = {"plan": {"split": HALVES, "control": DEFAULT, "treatment": DEFAULT}, "fence": 1}
+            assert send("PUT", one.address + ARMS, json=wish, headers=headers).status_code == acts
+
+
+def test_where_nothing_is_tuned_there_are_no_arms(backend: Backend, tmp_path: Path) -> None:
+    with configured(backend.address, tmp_path / "gateway.toml", QUIET) as address:
+        for method in ("GET", "PUT"):
+            refused = send(method, address + ARMS)
+            assert refused.status_code == 404
+            assert "[tuning] enabled is false" in refused.json()["error"]["message"]
+        assert "setpoint_arm" not in send("GET", f"{address}/metrics").text
+
+
+def test_the_settings_file_turns_it_on(backend: Backend, tmp_path: Path) -> None:
+    text = f"""
+[tiers.memory]
+cache_size = 3_000_000
+ttl_seconds = 60
+lowest_ttl_seconds = 10
+highest_ttl_seconds = 600
+{QUIET}[tuning]
+enabled = true
+"""
+    with configured(backend.address, tmp_path / "gateway.toml", text) as address:
+        document = ArmsDocument.model_validate_json(send("GET", address + ARMS).content)
+        knobs = {knob.name: (knob.low, knob.default, knob.high) for knob in document.space().knobs}
+        assert knobs["ttl_seconds"] == (10.0, 60.0, 600.0)
+        assert knobs["cache_size"][1:] == (3e6, 12e6)
+        assert [outcome(ask(address)) for _ in range(2)] == ["miss", "hit-l1"]
+        settings = send("GET", f"{address}/v1/cache/settings").json()["tiers"]["memory"]
+        assert settings == {"cache_size": 3e6, "ttl_seconds": 60.0, "warmup_ratio": 0.0}
+
+
+def test_what_an_operator_sets_by_hand_counts_for_both_arms(one: Tuned) -> None:
+    one.put()
+    by_hand = {"cache_size": 5e6, "ttl_seconds": 30.0, "warmup_ratio": 0.25}
+    told = send("PUT", f"{one.address}/v1/cache/settings", json={"memory": by_hand}).json()
+    assert told == {"tiers": {"memory": by_hand}}
+    assert one.told()["plan"] == {"split": HALVES, "control": by_hand, "treatment": by_hand}
+
+
+def test_an_invalidation_reaches_both_arms(one: Tuned) -> None:
+    one.put()
+    for number in range(12):
+        ask(one.address, chat(f"question {number}"))
+    gone = send("POST", f"{one.address}/v1/cache/invalidate", json={"namespace": "default"}).json()["tiers"]
+    assert gone == {"memory": 12}
+    assert one.sum_of("entries") == 0
+
+
+def test_without_tuning_the_stack_is_as_it_was() -> None:
+    made = built(load_serve_config(None, {"gateway.upstream": "http://127.0.0.1:8100"}), "test", {})
+    assert made.service.tuned is None
+    assert type(made.places["memory"].tier) is MemoryTier
