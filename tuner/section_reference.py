@@ -55,6 +55,8 @@ def _literal(value: object) -> str:
         return _literal(value.value)
     if isinstance(value, tuple):
         return f"`{list(value)}`"
+    if isinstance(value, dict):
+        return f"`{value}`"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     return f"`{value}`" if isinstance(value, int | float) else f'`"{value}"`'

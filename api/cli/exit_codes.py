@@ -25,6 +25,6 @@ _MEANINGS = {
     ExitCode.INTERNAL_ERROR: "internal error, with a traceback",
     ExitCode.BAD_INPUT: "bad input or usage; standard error names what and where",
     ExitCode.NOT_PROMOTED: "not promoted; the reasons are printed (`promote` only)",
-    ExitCode.NOTHING_FOUND: "nothing found, for example no policy is registered yet",
+    ExitCode.NOTHING_FOUND: "nothing found, for example no policy is registered yet or a required signal is missing",
     ExitCode.INTERRUPTED: "interrupted from the keyboard",
 }

@@ -1,4 +1,4 @@
-"""The pages docs/cli.md, docs/configuration.md and docs/gateway-settings.md, made from the code.
+"""The pages of docs/ that are made from the code: commands, settings, those of the gateway, signals.
 
 `python -m api.cli.reference FOLDER` writes them into the folder.
 """
@@ -18,6 +18,7 @@ from api.cli.exit_codes import ExitCode
 from api.cli.main import app
 from api.gateway.config import serve_reference
 from tuner.config import config_reference
+from tuner.signal_reference import signal_reference
 
 if TYPE_CHECKING:
     from typer._click import Command, Context
@@ -35,6 +36,7 @@ def write_pages(folder: Path) -> None:
     (folder / "cli.md").write_text(cli_reference(get_command(app)), encoding="utf-8")
     (folder / "configuration.md").write_text(config_reference(), encoding="utf-8")
     (folder / "gateway-settings.md").write_text(serve_reference(), encoding="utf-8")
+    (folder / "signal-presets.md").write_text(signal_reference(), encoding="utf-8")
 
 
 def _help_texts(command: Command, name: str, parent: Context | None) -> Iterator[str]:
