@@ -71,7 +71,7 @@ class Changes:
         self._block.append(np.array(values))
         if len(self._block) < self.rule.block:
             return None
-        mean, self._block = _mean_of_known(np.array(self._block)), []
+        mean, self._block = mean_of_known(np.array(self._block)), []
         if not self.rule.season:
             return mean
         change = mean - self._before[0] if len(self._before) == self.rule.season else None
@@ -127,7 +127,19 @@ class DriftDetector:
         return tuple(fired)
 
 
-def _mean_of_known(values: FloatArray) -> FloatArray:
+def fires_at_last(values: Iterable[float], delta: float) -> bool:
+    """Whether a detector that is fed with these values, in order, reports a change at the last of them. What is not
+    finite is passed over. So a detector can be had anew from values that were written down."""
+    detector, fired = ADWIN(delta=delta, clock=1), False  # type: ignore[no-untyped-call]
+    for value in values:
+        fired = False
+        if np.isfinite(value):
+            detector.update(float(value))  # type: ignore[no-untyped-call]
+            fired = bool(detector.drift_detected)
+    return fired
+
+
+def mean_of_known(values: FloatArray) -> FloatArray:
     """Over the first axis, NaN where nothing is known."""
     count = np.isfinite(values).sum(axis=0)
     total = np.where(np.isfinite(values), values, 0.0).sum(axis=0)

@@ -22,7 +22,7 @@ from traces.trace import Trace
 from tuner.config import TunerConfig
 from tuner.origin import provenance_of, traffic_of
 from tuner.problem import make_problem, problem_of, split_of
-from tuner.training import SEED
+from tuner.training import SEED, ranged_arrays
 
 CONTINUED_FROM = "continued_from"  # tag: the version that training went on from
 SAVING_OVER_LAST_GOOD = "validation_saving_over_last_good_ratio"  # metric
@@ -149,7 +149,7 @@ def _bundle(ground: _Ground, seed: int, one: Continued, metrics: dict[str, float
         observation_version=OBSERVATION_VERSION,
         observation_size=SIZE,
         scale=old.scale,
-        weights=one.actor.arrays(),
+        weights=ranged_arrays(one.actor, ground.study),
         scaler=old.scaler,
     )
 

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from numpy.typing import NDArray
 
+from agents.actor import Actor
 from agents.baselines.best_static import StaticFit, fit_best_static
 from agents.baselines.fitting import Choice, choose
 from agents.baselines.schedule_fit import fit_schedule
@@ -28,6 +30,7 @@ from agents.registry import MetricRow, PolicyVersion, Registry, Run
 from agents.rules import RULES, Rule, RuleKind, arrays_of
 from agents.study import Study, open_study
 from agents.training import TrainingPlan, train_seeds, train_seeds_on_ray
+from agents.training_range import observed, range_of, ranged
 from agents.version_tags import LEARNED_WITHIN, TRAINING, VALIDATION_EXCESS, VALIDATION_SAVING
 from caches.errors import NotFound
 from envs.ghosts import ghost_grid
@@ -220,9 +223,15 @@ def _register_seed(registry: Registry, run: Run, result: _Result, index: int, fo
         observation_version=OBSERVATION_VERSION,
         observation_size=SIZE,
         scale=result.study.scale,
-        weights=trained.actor.arrays(),
+        weights=ranged_arrays(trained.actor, result.study),
     )
     return replace(one, version=_register(registry, run, bundle, folder, {SEED: str(seed), **_tags(run, result)}))
+
+
+def ranged_arrays(actor: Actor, study: Study) -> dict[str, NDArray[Any]]:
+    """The actor's arrays with the range of what it saw in training traffic, by which a daemon tells when it is out of
+    its depth."""
+    return ranged(actor, range_of(observed(study, ActorPolicy("trained", actor), study.training)))
 
 
 def _register_rule(registry: Registry, run: Run, result: _Result, index: int, folder: Path) -> FittedRule:
