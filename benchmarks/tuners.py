@@ -25,6 +25,7 @@ from agents.tracks import Contender, Depth
 from agents.training import TrainingPlan, train_seed
 from agents.workers import run_here
 from benchmarks.harness import Benchmark, Report, Table, main, say
+from benchmarks.kept import kept
 from benchmarks.live_budget import LiveResult, by_replay, joined, live
 from benchmarks.offline_search import OfflineResult, search
 from benchmarks.tuner_tables import Outcome, goals_of, judged_table, live_table, offline_table, summary_table
@@ -74,8 +75,9 @@ class Fitted:
 
 
 def everywhere(function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]]) -> list[Result]:
+    """Here, what is done is kept: an interrupted run goes on where it was."""
     address = os.environ.get("SETPOINT_RUN__RAY")
-    return run_here(function, tasks, WORKERS) if address is None else run_on_ray(address, function, tasks)
+    return run_here(kept(function), tasks, WORKERS) if address is None else run_on_ray(address, function, tasks)
 
 
 # Tasks
