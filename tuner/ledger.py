@@ -20,6 +20,7 @@ from tuner.records import (
     Verdict,
     Wish,
 )
+from tuner.wish_key import WishKey
 
 
 class LedgerUnavailable(SetpointError):
@@ -42,7 +43,8 @@ class Lease:
 
 @dataclass(frozen=True)
 class DecisionFilter:
-    """Of the decisions to list; None: all. before: only with smaller (index, arm) than this decision's, for paging."""
+    """Of the decisions to list; None: all. changed: whether it decided for other settings than the arm's decision
+    before it; the first did. before: (index, arm) of a decision; only those that are listed after it, for paging."""
 
     arm: Arm | None = None
     verdict: Verdict | None = None
@@ -80,10 +82,18 @@ class Ledger(Protocol):
         """The cache has taken the plan of interval `index`: fills in `applied` of its decisions and opens the interval
         with these counters. LeaseLost as above, or where the state has gone on to another interval."""
 
+    def amend(self, lease: Lease, state: ControlState, now_seconds: float) -> None:
+        """The open interval goes on under another plan: the state in place of that of the same interval, to be
+        confirmed anew. LeaseLost as above, or where the ledger's state is of another interval."""
+
     # what anybody may do
 
-    def wish(self, wish: Wish) -> Wish:
-        """Writes it down; returns it with its id."""
+    def wish(self, wish: Wish, key: WishKey | None = None) -> Wish:
+        """Writes it down; returns it with its id. With a key that stands for a wish already, as `wished_before`."""
+
+    def wished_before(self, key: WishKey, now_seconds: float) -> Wish | None:
+        """The wish that was written with this key within the last day, as it was then, unanswered; None where there is
+        none. Raises KeyUsed where another was asked for with it."""
 
     def caches(self) -> Sequence[str]:
         """Those that have a state, by name."""
@@ -94,11 +104,14 @@ class Ledger(Protocol):
     def open_wishes(self, cache: str) -> Sequence[Wish]:
         """Oldest first."""
 
-    def wishes(self, cache: str, limit: int = 50) -> Sequence[Wish]:
-        """All, newest first."""
+    def wishes(self, cache: str, limit: int = 50, before_id: int | None = None) -> Sequence[Wish]:
+        """All, newest first; those of smaller ids, for paging."""
 
     def intervals(self, cache: str, first: int, last: int, arm: Arm | None = None) -> Sequence[IntervalRecord]:
         """Of interval `first` to `last`, both included, by (index, arm)."""
+
+    def first_index(self, cache: str) -> int | None:
+        """Of the oldest interval that is kept; None without any."""
 
     def decisions(self, cache: str, which: DecisionFilter = DecisionFilter()) -> Sequence[Decision]:
         """Newest first; in one interval control before treatment."""
@@ -112,6 +125,12 @@ class Ledger(Protocol):
         self, cache: str | None = None, limit: int = 50, before_seconds: float | None = None
     ) -> Sequence[ExperimentRecord]:
         """Newest first."""
+
+    def prune(self, before_seconds: float, most: int = 1_000) -> int:
+        """Removes intervals, decisions and answered wishes from before that time, and judgements of experiments that
+        ended before it, at most so many of each; returns how many in all, 0 when nothing is left to remove. The
+        interval that is open stays, and what an experiment needs that runs or ended later; of every experiment the
+        record and the last judgement."""
 
     def revision(self) -> int:
         """Grows with every write: what a reader polls to see whether there is something new."""

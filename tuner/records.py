@@ -19,7 +19,7 @@ class Verdict(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Of an experiment so far. Nothing but BETTER lets a rollout go on."""
+    """Of an experiment so far. Nothing but BETTER promotes."""
 
     PENDING = "pending"
     BETTER = "better"
