@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from caches.shadow import kernel
 from envs.interval import COLUMN
 from envs.reward import CAUSES, Tariff, price, stale_share
-from envs.serving import Backend, Load, quantiles, serve, slots_left
+from envs.serving import NOTHING_SERVED, Backend, Load, quantiles, serve_on, slots_left
 
 Array = NDArray[Any]
 COST_FROM = COLUMN["compute_usd"]
@@ -130,10 +130,30 @@ def run_interval(scene: Scene, lanes: Lanes, lane: int, index: int, settings: Ar
 
     Writes the statistics to `row` (shape (STATS,), order of envs.interval.NAMES).
     """
-    capacity, ttl, ratio = settings[0], settings[1], settings[2]
     now = scene.start + index * scene.seconds
     at, stop = scene.edges[index], scene.edges[index + 1]
-    state = kernel.State(
+    state = state_of(lanes, lane)
+    before = state.counts.copy()
+    limits = kernel.Limits(int(settings[0]), settings[1], scene.since_touch)
+    moment = kernel.Moment(at, now, now + scene.seconds)
+    record = kernel.Record(lanes.fetched[lane], lanes.outcome[lane], lanes.age[lane])
+    wanted = int(np.round(settings[2] * scene.candidate_count[index]))
+    candidates = scene.candidates[index, :wanted]
+    taken = kernel.advance(scene.requests, state, limits, moment, candidates, stop, record)
+    warm_compute = 0.0
+    for w in range(taken):
+        warm_compute += scene.gpu[lanes.fetched[lane, w]]
+    misses, compute, tokens, hit_tokens, stale = _tally(scene, lanes, lane, (at, stop))
+    counted = (taken, warm_compute, misses, compute, tokens, hit_tokens, stale)
+    open_slots(scene, lanes, lane, now, settings)
+    served = serve_misses(scene, lanes, lane, (0, misses), NOTHING_SERVED)
+    account(scene, lanes, lane, settings, before, counted, served, row)
+
+
+@njit(cache=True)
+def state_of(lanes: Lanes, lane: int) -> kernel.State:
+    """The cache of a lane."""
+    return kernel.State(
         lanes.entry[lane],
         lanes.cursor[lane],
         lanes.counts[lane],
@@ -141,37 +161,53 @@ def run_interval(scene: Scene, lanes: Lanes, lane: int, index: int, settings: Ar
         lanes.warm_key[lane],
         lanes.warm_time[lane],
     )
-    before = state.counts.copy()
-    limits = kernel.Limits(int(capacity), ttl, scene.since_touch)
-    moment = kernel.Moment(at, now, now + scene.seconds)
-    record = kernel.Record(lanes.fetched[lane], lanes.outcome[lane], lanes.age[lane])
-    wanted = int(np.round(ratio * scene.candidate_count[index]))
-    candidates = scene.candidates[index, :wanted]
-    taken = kernel.advance(scene.requests, state, limits, moment, candidates, stop, record)
 
-    slots = slots_left(scene.backend, capacity, scene.sequence_tokens)
+
+@njit(cache=True)
+def open_slots(scene: Scene, lanes: Lanes, lane: int, now: float, settings: Array) -> None:
+    """As many as the cache leaves room for, from now on."""
+    slots = slots_left(scene.backend, settings[0], scene.sequence_tokens)
     if slots != lanes.slots_used[lane]:
         _resize_slots(lanes.slots[lane], lanes.slots_used[lane], slots, now)
         lanes.slots_used[lane] = slots
-    delays = (lanes.ttft[lane], lanes.latency[lane])
-    misses, compute, tokens, hit_tokens, stale = _tally(scene, lanes, lane, (at, stop))
-    waited, busy, slow, held = serve(
-        scene.backend,
-        scene.load,
-        lanes.missed[lane, :misses],
-        lanes.slots[lane, : slots + 1],
-        scene.objective,
-        delays,
-    )
-    warm_compute = 0.0
-    for w in range(taken):
-        warm_compute += scene.gpu[lanes.fetched[lane, w]]
 
-    done = state.counts - before
+
+@njit(cache=True)
+def serve_misses(
+    scene: Scene, lanes: Lanes, lane: int, part: tuple[int, int], before: tuple[float, float, int, float]
+) -> tuple[float, float, int, float]:
+    """Misses part[0] to part[1] - 1 of lanes.missed; the rest as envs.serving.serve says."""
+    start, stop = part
+    delays = (lanes.ttft[lane, start:], lanes.latency[lane, start:])
+    slots = lanes.slots[lane, : lanes.slots_used[lane] + 1]
+    return serve_on(scene.backend, scene.load, lanes.missed[lane, start:stop], slots, scene.objective, delays, before)
+
+
+@njit(cache=True)
+def account(
+    scene: Scene,
+    lanes: Lanes,
+    lane: int,
+    settings: Array,
+    before: Array,
+    counted: tuple[int, float, int, float, float, float, float],
+    served: tuple[float, float, int, float],
+    row: Array,
+) -> None:
+    """What a lane's interval comes to, once its requests are replayed and its misses served: writes the statistics.
+
+    before: the cache's counts when it began. counted: warm-ups, their GPU seconds, and what `_tally` says. served: as
+    `serve_misses` says; the misses' delays are in lanes.ttft and lanes.latency, which are reordered.
+    """
+    capacity = settings[0]
+    taken, warm_compute, misses, compute, tokens, hit_tokens, stale = counted
+    waited, busy, slow, held = served
+    slots, delays = lanes.slots_used[lane], (lanes.ttft[lane], lanes.latency[lane])
+    done = lanes.counts[lane] - before
     hits = done[kernel.HITS]
     requests = hits + misses
     asked = done[kernel.HIT_BYTES] + done[kernel.MISS_BYTES]
-    used = state.cursor[kernel.USED]
+    used = lanes.cursor[lane, kernel.USED]
     hit_seconds = scene.backend.hit_seconds
     vram = scene.backend.weights_bytes + held * scene.backend.kv_bytes_per_token / scene.seconds
     if scene.backend.cache_in_vram:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -22,6 +22,25 @@ FEATURES = (
 REQUESTS, ENTROPY, DRIFT, ONE_HIT, NEW_KEY, PROMPT, OUTPUT = range(7)
 
 
+class Counting(NamedTuple):
+    """By key. now: int32, 0 between calls. before: int32, requests in the interval before. seen: bool, whether ever
+    requested."""
+
+    now: Array
+    before: Array
+    seen: Array
+
+
+class Popularity(NamedTuple):
+    """By key. score: float32, as of interval `updated` (int32). latest: int32, position of the latest request. listed:
+    int32, the interval that it was last considered in."""
+
+    score: Array
+    updated: Array
+    latest: Array
+    listed: Array
+
+
 @njit(cache=True)
 def traffic_table(key: Array, prompt: Array, output: Array, edges: Array, num_keys: int) -> Array:
     """One row of FEATURES per interval, shape (intervals, 7), NaN where nothing arrived.
@@ -32,61 +51,68 @@ def traffic_table(key: Array, prompt: Array, output: Array, edges: Array, num_ke
     """
     intervals = edges.size - 1
     table = np.full((intervals, 7), np.nan)
-    count, before = np.zeros(num_keys, np.int32), np.zeros(num_keys, np.int32)
-    seen = np.zeros(num_keys, np.bool_)
+    counting = Counting(np.zeros(num_keys, np.int32), np.zeros(num_keys, np.int32), np.zeros(num_keys, np.bool_))
     for i in range(intervals):
-        start, stop = edges[i], edges[i + 1]
-        n = stop - start
-        table[i, REQUESTS] = n
-        if n > 0:
-            keys, ones, fresh, entropy, prompts, outputs = 0, 0, 0, 0.0, 0.0, 0.0
-            for t in range(start, stop):
-                count[key[t]] += 1
-                prompts += prompt[t]
-                outputs += output[t]
-            for t in range(start, stop):
-                k = key[t]
-                entropy -= np.log2(count[k] / n) / n
-                if count[k] == 1:
-                    ones += 1
-                if not seen[k]:
-                    fresh += 1
-                    seen[k] = True
-            distinct = 0
-            previous_start = edges[i - 1] if i > 0 else start
-            m = start - previous_start
-            divergence = 0.0
-            for t in range(start, stop):  # each key once: the sign marks it as visited
-                k = key[t]
-                if count[k] > 0:
-                    distinct += 1
-                    if m > 0:
-                        p, q = count[k] / n, before[k] / m
-                        divergence += 0.5 * p * np.log2(2.0 * p / (p + q))
-                        if q > 0:
-                            divergence += 0.5 * q * np.log2(2.0 * q / (p + q))
-                    count[k] = -count[k]
-            for t in range(previous_start, start):
-                if count[key[t]] == 0 and m > 0:  # requested before, not now: each request adds its share of q
-                    divergence += 0.5 / m
-            for t in range(start, stop):
-                count[key[t]] = abs(count[key[t]])
-            keys = distinct
-            table[i, ENTROPY] = max(entropy, 0.0)
-            if m > 0:
-                table[i, DRIFT] = min(max(divergence, 0.0), 1.0)
-            table[i, ONE_HIT] = ones / keys
-            table[i, NEW_KEY] = fresh / keys
-            table[i, PROMPT] = prompts / n
-            table[i, OUTPUT] = outputs / n
-        if i > 0:
-            for t in range(edges[i - 1], start):
-                before[key[t]] = 0
-        for t in range(start, stop):
-            before[key[t]] = count[key[t]]
-        for t in range(start, stop):
-            count[key[t]] = 0
+        span = edges[i - 1] if i > 0 else edges[i], edges[i], edges[i + 1]
+        traffic_row(key, prompt, output, span, counting, table[i])
     return table
+
+
+@njit(cache=True)
+def traffic_row(
+    key: Array, prompt: Array, output: Array, span: tuple[int, int, int], counting: Counting, row: Array
+) -> None:
+    """One interval's FEATURES, written to `row`, which holds NaN. span: where the interval before begins, where this
+    one does, and where it ends. Afterwards `counting` is as the next interval needs it."""
+    count, before, seen = counting
+    previous_start, start, stop = span
+    n = stop - start
+    row[REQUESTS] = n
+    if n > 0:
+        ones, fresh, entropy, prompts, outputs = 0, 0, 0.0, 0.0, 0.0
+        for t in range(start, stop):
+            count[key[t]] += 1
+            prompts += prompt[t]
+            outputs += output[t]
+        for t in range(start, stop):
+            k = key[t]
+            entropy -= np.log2(count[k] / n) / n
+            if count[k] == 1:
+                ones += 1
+            if not seen[k]:
+                fresh += 1
+                seen[k] = True
+        distinct = 0
+        m = start - previous_start
+        divergence = 0.0
+        for t in range(start, stop):  # each key once: the sign marks it as visited
+            k = key[t]
+            if count[k] > 0:
+                distinct += 1
+                if m > 0:
+                    p, q = count[k] / n, before[k] / m
+                    divergence += 0.5 * p * np.log2(2.0 * p / (p + q))
+                    if q > 0:
+                        divergence += 0.5 * q * np.log2(2.0 * q / (p + q))
+                count[k] = -count[k]
+        for t in range(previous_start, start):
+            if count[key[t]] == 0 and m > 0:  # requested before, not now: each request adds its share of q
+                divergence += 0.5 / m
+        for t in range(start, stop):
+            count[key[t]] = abs(count[key[t]])
+        row[ENTROPY] = max(entropy, 0.0)
+        if m > 0:
+            row[DRIFT] = min(max(divergence, 0.0), 1.0)
+        row[ONE_HIT] = ones / distinct
+        row[NEW_KEY] = fresh / distinct
+        row[PROMPT] = prompts / n
+        row[OUTPUT] = outputs / n
+    for t in range(previous_start, start):
+        before[key[t]] = 0
+    for t in range(start, stop):
+        before[key[t]] = count[key[t]]
+    for t in range(start, stop):
+        count[key[t]] = 0
 
 
 @njit(cache=True)
@@ -99,36 +125,61 @@ def warmup_candidates(key: Array, edges: Array, num_keys: int, wanted: int, deca
     """
     intervals = edges.size - 1
     chosen, number = np.zeros((intervals, wanted), np.int32), np.zeros(intervals, np.int32)
-    score, updated = np.zeros(num_keys, np.float32), np.zeros(num_keys, np.int32)
-    latest, listed = np.full(num_keys, -1, np.int32), np.full(num_keys, -1, np.int32)
+    popular = Popularity(
+        np.zeros(num_keys, np.float32),
+        np.zeros(num_keys, np.int32),
+        np.full(num_keys, -1, np.int32),
+        np.full(num_keys, -1, np.int32),
+    )
     for i in range(1, intervals):
-        pool = np.empty(edges[i] - edges[i - 1] + wanted, np.int32)
-        size = 0
-        for t in range(edges[i - 1], edges[i]):
-            k = key[t]
-            score[k] = score[k] * decay ** (i - updated[k]) + 1.0
-            updated[k], latest[k] = i, t
-            if listed[k] != i:
-                listed[k] = i
-                pool[size] = k
-                size += 1
-        for j in range(number[i - 1]):
-            k = key[chosen[i - 1, j]]
-            if listed[k] != i:
-                listed[k] = i
-                pool[size] = k
-                size += 1
-        rank = np.empty(size, np.float64)
-        for j in range(size):
-            k = pool[j]
-            rank[j] = -(score[k] * decay ** (i - updated[k])) + 1e-9 * (k / num_keys)
-        number[i] = min(size, wanted)
-        if size > wanted:
-            bar = np.partition(rank, wanted - 1)[wanted - 1]
-            kept = np.flatnonzero(rank <= bar)
-        else:
-            kept = np.arange(size)
-        best = kept[np.argsort(rank[kept])]
-        for j in range(number[i]):
-            chosen[i, j] = latest[pool[best[j]]]
+        span = edges[i - 1], edges[i]
+        number[i] = rank(key, span, i, num_keys, popular, chosen[i - 1, : number[i - 1]], decay, chosen[i])
     return chosen, number
+
+
+@njit(cache=True)
+def rank(
+    key: Array,
+    span: tuple[int, int],
+    index: int,
+    num_keys: int,
+    popular: Popularity,
+    last: Array,
+    decay: float,
+    chosen: Array,
+) -> int:
+    """The candidates of interval `index`, written to `chosen` (int32, as many as are wanted); returns how many there
+    are. span: of the interval before. last: its candidates. num_keys: more than any key's number."""
+    score, updated, latest, listed = popular
+    start, stop = span
+    wanted = chosen.size
+    pool = np.empty(stop - start + last.size, np.int32)
+    size = 0
+    for t in range(start, stop):
+        k = key[t]
+        score[k] = score[k] * decay ** (index - updated[k]) + 1.0
+        updated[k], latest[k] = index, t
+        if listed[k] != index:
+            listed[k] = index
+            pool[size] = k
+            size += 1
+    for j in range(last.size):
+        k = key[last[j]]
+        if listed[k] != index:
+            listed[k] = index
+            pool[size] = k
+            size += 1
+    ranks = np.empty(size, np.float64)
+    for j in range(size):
+        k = pool[j]
+        ranks[j] = -(score[k] * decay ** (index - updated[k])) + 1e-9 * (k / num_keys)
+    number = min(size, wanted)
+    if size > wanted:
+        bar = np.partition(ranks, wanted - 1)[wanted - 1]
+        kept = np.flatnonzero(ranks <= bar)
+    else:
+        kept = np.arange(size)
+    best = kept[np.argsort(ranks[kept])]
+    for j in range(number):
+        chosen[j] = latest[pool[best[j]]]
+    return number

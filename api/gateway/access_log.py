@@ -30,13 +30,14 @@ COUNTS_END = 2**31  # of what a trace can hold
 class Visit:
     """What is found out about a request on its way. partition: None until it is known whose request it is. asked: None
     where the cache has nothing to do with it, once `is_read`. served: the answer. feed: where it comes from as a
-    stream."""
+    stream. arm: of the tuned tier, to which the key belongs; None where it is not tuned for it."""
 
     partition: Partition | None = None
     asked: Asked | None = None
     is_read: bool = False
     served: Served | None = None
     feed: Feed | None = None
+    arm: str | None = None
 
 
 def visit_of(request: Request) -> Visit:
@@ -130,7 +131,7 @@ def _add(add: Callable[[AccessRecord], None], arrival: float, visit: Visit, serv
         return
     key_id, ttl = asked.key.id, asked.wishes.ttl_seconds
     if served is None:
-        add(AccessRecord(arrival, key_id, tenant, namespace, MISS, status, ttl_seconds=ttl))
+        add(AccessRecord(arrival, key_id, tenant, namespace, MISS, status, ttl_seconds=ttl, arm=visit.arm))
         return
     answer, tier = served.answer, served.tier
     add(
@@ -147,6 +148,7 @@ def _add(add: Callable[[AccessRecord], None], arrival: float, visit: Visit, serv
             answer.compute_seconds if tier is None else None,
             served.similarity if served.similarity < 1.0 else None,
             ttl,
+            visit.arm,
         )
     )
 

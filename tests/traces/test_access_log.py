@@ -34,7 +34,7 @@ def keys_by_first_appearance(records: Sequence[AccessRecord]) -> list[int]:
 def test_columns_are_what_was_recorded(tmp_path: Path) -> None:
     log = ParquetAccessLog(tmp_path, secret=SECRET)
     miss = cached(0.25, "k", "miss", compute_seconds=1.5, ttl_seconds=60.0)._replace(tenant="acme", namespace="shop")
-    alike = cached(1.0, "l", "semantic", similarity=0.9375)
+    alike = cached(1.0, "l", "semantic", similarity=0.9375, arm="treatment")
     log.write([miss, alike, bypass(2.0)], BEGIN)
     log.close()
     (file,) = files(tmp_path)
@@ -42,10 +42,27 @@ def test_columns_are_what_was_recorded(tmp_path: Path) -> None:
     assert [row.pop("time").timestamp() for row in rows] == [BEGIN + 0.25, BEGIN + 1.0, BEGIN + 2.0]
     hashed = key_hash(SECRET)
     assert [list(row.values()) for row in rows] == [
-        [hashed(b"k"), "acme", "shop", "miss", 200, 100, 10, 5, 1.5, None, 60.0],
-        [hashed(b"l"), "default", "default", "semantic", 200, 100, 10, 5, None, 0.9375, None],
-        [None, "default", "default", "bypass", 200, *[None] * 6],
+        [hashed(b"k"), "acme", "shop", "miss", 200, 100, 10, 5, 1.5, None, 60.0, None],
+        [hashed(b"l"), "default", "default", "semantic", 200, 100, 10, 5, None, 0.9375, None, "treatment"],
+        [None, "default", "default", "bypass", 200, *[None] * 7],
     ]
+
+
+def test_a_log_of_before_there_were_arms_can_be_read(tmp_path: Path) -> None:
+    """Alone, and with files that have them."""
+    for name, dropped in (("old", ["arm"]), ("new", [])):
+        folder = tmp_path / name
+        log = ParquetAccessLog(folder, secret=SECRET)
+        log.write([cached(0.0, "k"), cached(1.0, "l", arm="control"), cached(2.0, "k")], BEGIN)
+        log.close()
+        (file,) = files(folder)
+        pq.write_table(pq.read_table(file).drop_columns(dropped), tmp_path / f"access-20231114T221320Z-{name}.parquet")
+    assert load_trace(tmp_path / "access-20231114T221320Z-old.parquet").key.tolist() == [0, 1, 0]
+    both = tmp_path / "both"
+    both.mkdir()
+    for file in tmp_path.glob("*.parquet"):
+        file.rename(both / file.name)
+    assert load_trace(both).key.tolist() == [0, 0, 1, 1, 0, 0]
 
 
 def test_hashes_cannot_be_made_without_the_secret(tmp_path: Path) -> None:

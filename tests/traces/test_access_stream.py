@@ -47,14 +47,14 @@ def log_to(place: StreamPlace, max_length: int = 1_000_000, secret: bytes | None
 
 def test_an_entry_has_what_is_known(place: StreamPlace) -> None:
     with log_to(place) as log:
-        log.add(cached(0.25, "k", "miss", compute_seconds=1.5, ttl_seconds=60.0))
+        log.add(cached(0.25, "k", "miss", compute_seconds=1.5, ttl_seconds=60.0, arm="control"))
         log.add(bypass(1.0))
     with Redis.from_url(place.url, decode_responses=True) as redis:
         (_, miss), (_, past) = redis.xrange(place.stream)
     common = {"tenant": "default", "namespace": "default", "status": "200"}
     numbers = {"size": "100", "prompt_tokens": "10", "output_tokens": "5", "compute_seconds": "1.5", "ttl": "60.0"}
     key = {"key": key_hash(SECRET)(b"k").hex()}
-    assert miss == {"time": f"{BEGIN + 0.25:.6f}", "outcome": "miss", **common, **numbers, **key}
+    assert miss == {"time": f"{BEGIN + 0.25:.6f}", "outcome": "miss", **common, **numbers, **key, "arm": "control"}
     assert past == {"time": f"{BEGIN + 1.0:.6f}", "outcome": "bypass", **common}
     assert (log.recorded, log.dropped, log.last_error) == (2, 0, None)
 

@@ -12,7 +12,8 @@ class AccessRecord(NamedTuple):
 
     Of the answer, each None where it is not known or there is none: size_bytes; prompt_tokens, output_tokens;
     compute_seconds, which the backend took, None for hits; similarity of a hit on another question, None for an equal
-    one. ttl_seconds: the lifetime that the client asked for, None where it did not.
+    one. ttl_seconds: the lifetime that the client asked for, None where it did not. arm: of the tuned tier, to which
+    the key belonged then (caches.target.Arm); None where nothing is tuned.
     """
 
     arrival_seconds: float
@@ -27,6 +28,7 @@ class AccessRecord(NamedTuple):
     compute_seconds: float | None = None
     similarity: float | None = None
     ttl_seconds: float | None = None
+    arm: str | None = None
 
 
 MISS, BYPASS = "miss", "bypass"

@@ -13,7 +13,7 @@ from caches.errors import InputError
 from caches.tiers.redis_connection import connect, reached
 from traces.access.chunks import TOKENS, cached_only, chunk_of, in_order
 from traces.access.stream_log import NAME, StreamPlace
-from traces.access.table import SCHEMA
+from traces.access.table import ARM, SCHEMA
 from traces.assemble import read_format
 from traces.reader import Chunk, Format, Location, ReadOptions
 from traces.trace import Trace
@@ -22,7 +22,7 @@ PAGE = 10_000  # entries asked for at once
 PATIENCE_SECONDS = 30.0
 REQUIRED = frozenset({"time", "tenant", "namespace", "outcome", "status"})
 INTEGERS = frozenset({"status", "size", *TOKENS})
-TEXTS = frozenset({"tenant", "namespace", "outcome"})
+TEXTS = frozenset({"tenant", "namespace", "outcome", ARM})
 
 
 def read_stream(place: StreamPlace, options: ReadOptions) -> Trace:

@@ -12,6 +12,7 @@ from traces.access.secret import HASH_BYTES, KeyHash
 
 METADATA = b"setpoint.access_log"  # in the files of a log, so that readers know them
 FORMAT_VERSION = b"1"
+ARM = "arm"  # logs written before there were arms do not have this column
 
 SCHEMA = pa.schema(
     [
@@ -27,6 +28,7 @@ SCHEMA = pa.schema(
         pa.field("compute_seconds", pa.float64()),
         pa.field("similarity", pa.float32()),
         pa.field("ttl", pa.float64()),
+        pa.field(ARM, pa.string()),
     ],
     metadata={METADATA: FORMAT_VERSION},
 )

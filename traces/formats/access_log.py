@@ -22,11 +22,12 @@ import pyarrow.parquet as pq
 from caches.errors import InputError
 from traces.access.chunks import TOKENS, cached_only, chunk_of
 from traces.access.parquet_log import FILE_NAME
-from traces.access.table import FORMAT_VERSION, METADATA, SCHEMA
+from traces.access.table import ARM, FORMAT_VERSION, METADATA, SCHEMA
 from traces.formats.parquet import count, opened, parquet_parts
 from traces.reader import Chunk, Format, Head, Location, ReadOptions
 
 PLACE = ("place_part", "place_record")  # columns of our own: where a row was read
+READ = [name for name in SCHEMA.names if name != ARM]
 
 
 def is_access_log(path: Path) -> bool:
@@ -79,7 +80,7 @@ def _groups(parts: list[Path], part: int) -> Iterator[_Group]:
     path, first = parts[part], 1
     with opened(path) as file:
         about, found = file.metadata, file.schema_arrow
-    if (found.metadata or {}).get(METADATA) != FORMAT_VERSION or not set(SCHEMA.names) <= set(found.names):
+    if (found.metadata or {}).get(METADATA) != FORMAT_VERSION or not set(READ) <= set(found.names):
         raise InputError(f"{path}: got a Parquet file of another kind, expected one of the access log beside it")
     for number in range(about.num_row_groups):
         group = about.row_group(number)
@@ -95,7 +96,7 @@ def _groups(parts: list[Path], part: int) -> Iterator[_Group]:
 def _table(parts: list[Path], group: _Group) -> Any:
     """The rows of a group, each with its place."""
     with opened(parts[group.part]) as file:
-        table = file.read_row_group(group.number, columns=SCHEMA.names)
+        table = file.read_row_group(group.number, columns=READ)
     places = np.full(group.rows, group.part), np.arange(group.first_record, group.first_record + group.rows)
     for name, place in zip(PLACE, places, strict=True):
         table = table.append_column(name, pa.array(place))

@@ -35,9 +35,12 @@ from caches.place import Place
 from caches.shadow import kernel
 from caches.shadow.cache import ShadowCache, requests_of
 from caches.stack import Stack, StackRules
+from caches.target import Plan, Split
 from caches.tiers.memory import MemoryTier
+from caches.tiers.split import SplitTier
 from tests.api.gateway.conftest import (
     EMBEDDINGS,
+    SPACE,
     Backend,
     ask,
     chat,
@@ -59,6 +62,7 @@ from traces.store import open_trace
 from tuner.config import TunerConfig
 from tuner.config_loader import load_config
 from tuner.problem import make_problem
+from tuner.router import assign, assigner
 
 CAPACITY, OVERHEAD = 12_000, 512
 
@@ -191,6 +195,24 @@ def test_what_went_past_the_cache_and_what_failed(tmp_path: Path) -> None:
     assert {row["size"] for row in rows} == {None}
     with pytest.raises(InputError, match="got no records"):
         load_trace(tmp_path)
+
+
+def test_requests_to_a_tuned_tier_are_logged_with_their_arms(backend: Backend, tmp_path: Path) -> None:
+    """A miss, a hit and a stream of each key; and nothing of what goes past the cache."""
+    told, tier, split = GatewaySettings(backend.address), SplitTier(SPACE, assigner), Split("salt", 0.5)
+    tier.aim(Plan(split, SPACE.default(), SPACE.default()), 0.0)
+    log = AccessLog(ParquetAccessLog(tmp_path), every_seconds=0.01)
+    stack = Stack([Place(tier)], StackRules(ttl_jitter=0.0, refresh_beta=0.0))
+    service = GatewayService(told, stack, upstream_client(told), access_log=log, tuned=tier)
+    texts = [f"question {number}" for number in range(6)]
+    with serving(create_gateway(service), "on") as address:
+        for text in texts:
+            for body in (chat(text), chat(text), chat(text, stream=True)):
+                ask(address, body)
+        ask(address, chat("question 0", temperature=1.0))
+    arms = [assign(request_key(Endpoint.CHAT, chat(text), Partition()).id, split).value for text in texts]
+    assert set(arms) == {"control", "treatment"}
+    assert [row["arm"] for row in rows_of(tmp_path)] == [*(arm for arm in arms for _ in range(3)), None]
 
 
 def test_an_unreachable_backend_is_a_miss_with_its_status(tmp_path: Path) -> None:

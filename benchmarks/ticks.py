@@ -1,0 +1,172 @@
+"""What a control tick waits for: ghost caches on 100,000 sampled keys, closed and looked at.
+
+Requests are fed as they come between ticks; what is left for the tick are those of the last seconds, and the interval's
+accounts. Clearing is work between ticks too, and shown beside.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from resource import RUSAGE_SELF, getrusage
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.harness import Benchmark, Cell, Report, Table, at_most, main, say
+from caches.shadow.sampling import mixed
+from caches.target import Plan, Split
+from envs.ghost_lanes import Terms
+from envs.journal import Batch
+from envs.reward import Constraints, Prices, tariff_of
+from envs.serving import Serving, backend_of, load_profile
+from tuner.config import TunerConfig
+from tuner.key_stream import Pending
+from tuner.key_view import GhostRules, Viewpoint
+from tuner.live_ghosts import LiveGhosts
+
+Array = NDArray[Any]
+
+INTERVAL_SECONDS, SETTLE_SECONDS, RATE = 300.0, 20.0, 0.5
+GOAL_MS = 200.0
+
+
+@dataclass(frozen=True)
+class Load:
+    """keys: that are sampled. requests: of these in an interval."""
+
+    keys: int
+    requests: int
+
+
+LOADS = (Load(25_000, 10_000), Load(100_000, 10_000), Load(100_000, 25_000))
+QUICK = (Load(2_000, 1_000),)
+
+
+class Traffic:
+    """Popularity falls as the 0.8th power of the rank. Only keys that the sample has are made."""
+
+    def __init__(self, load: Load) -> None:
+        self._rng = np.random.default_rng(0)
+        weight = np.arange(1, load.keys + 1) ** -0.8
+        self._below = np.cumsum(weight / weight.sum())
+        ids = mixed(np.arange(load.keys, dtype=np.uint64), 1)
+        self._ids = ids >> np.uint64(1)  # the lower half of the places: a sample of one half
+        self.sizes = self._rng.integers(500, 8_000, load.keys).astype(np.int32)
+
+    def interval(self, index: int, requests: int) -> Batch:
+        rank = np.searchsorted(self._below, self._rng.random(requests)).clip(0, len(self._ids) - 1)
+        return self._of(rank, INTERVAL_SECONDS * index)
+
+    def all_keys(self, index: int) -> Batch:
+        """Each key once."""
+        return self._of(self._rng.permutation(len(self._ids)), INTERVAL_SECONDS * index)
+
+    def _of(self, rank: Array, begins: float) -> Batch:
+        count = len(rank)
+        return Batch(
+            self._ids[rank],
+            begins + np.sort(self._rng.random(count)) * INTERVAL_SECONDS,
+            self.sizes[rank],
+            np.full(count, np.nan, np.float32),
+            self._rng.integers(100, 2_000, count).astype(np.int32),
+            self._rng.integers(10, 400, count).astype(np.int32),
+            np.zeros(count, np.bool_),
+        )
+
+
+def viewpoint_of(footprint_bytes: float) -> Viewpoint:
+    """Default ranges; the reference is the default."""
+    knobs = TunerConfig().knobs.space(footprint_bytes)
+    return Viewpoint(knobs, knobs.default())
+
+
+def ghosts_of(view: Viewpoint) -> LiveGhosts:
+    backend = backend_of(load_profile("qwen2.5-7b-a100"), Serving(replicas=4))
+    terms = Terms(backend, tariff_of(Prices()), 2.0, 1_500.0, False, 128, 0.7)
+    return LiveGhosts(GhostRules(terms, Constraints(), 0, 1_020, 4.0, RATE, 10**9, 10**9), [view])
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Milliseconds of one interval: what came while nobody waited, what cleared then, and what the tick waited for."""
+
+    fed: float
+    cleared: float
+    closed: float
+    looked: float
+
+    @property
+    def tick(self) -> float:
+        return self.closed + self.looked
+
+
+def turn(ghosts: LiveGhosts, view: Viewpoint, batch: Batch, index: int) -> Turn:
+    pending, begins, ends = Pending(), INTERVAL_SECONDS * index, INTERVAL_SECONDS * (index + 1)
+    pending.add(batch)
+    plan = Plan(Split(), view.reference, view.reference)
+    early, late = pending.take(ends - SETTLE_SECONDS, RATE), pending.take(ends, RATE)
+    marks = [time.perf_counter()]
+    ghosts.begin(begins, INTERVAL_SECONDS)
+    ghosts.feed(early)
+    marks.append(time.perf_counter())
+    ghosts.tend(ends)
+    marks.append(time.perf_counter())
+    ghosts.feed(late)
+    ghosts.close(plan)
+    marks.append(time.perf_counter())
+    ghosts.seen(view)
+    ghosts.errors(view)
+    marks.append(time.perf_counter())
+    return Turn(*(1e3 * np.diff(marks)))
+
+
+def measured(load: Load, turns: int) -> tuple[LiveGhosts, list[Turn], int]:
+    """After every key was seen once and intervals enough to fill the caches; ghosts' memory in MiB as the third."""
+    before = getrusage(RUSAGE_SELF).ru_maxrss
+    traffic = Traffic(load)
+    view = viewpoint_of(2.0 * float(traffic.sizes.sum()))
+    ghosts = ghosts_of(view)
+    turn(ghosts, view, traffic.all_keys(0), 0)
+    for index in range(1, 6):
+        turn(ghosts, view, traffic.interval(index, load.requests), index)
+    found = [turn(ghosts, view, traffic.interval(index, load.requests), index) for index in range(6, 6 + turns)]
+    return ghosts, found, (getrusage(RUSAGE_SELF).ru_maxrss - before) // 1024
+
+
+def measure(quick: bool) -> Report:
+    rows: list[list[Cell]] = []
+    goals = []
+    for load in QUICK if quick else LOADS:
+        say(f"{load.keys:,} keys")
+        ghosts, turns, mib = measured(load, 3 if quick else 100)
+        tick = np.percentile([one.tick for one in turns], (50, 99))
+        assert ghosts.last is not None
+        rows.append(
+            [
+                ghosts.last.keys,
+                load.requests,
+                float(np.median([one.fed for one in turns])),
+                float(np.median([one.looked for one in turns])),
+                *map(float, tick),
+                max(one.cleared for one in turns),
+                mib,
+            ]
+        )
+        goals.append(at_most(f"{load.keys:,} keys, {load.requests:,} requests: p99", GOAL_MS, float(tick[1]), "ms"))
+    facts = [
+        f"{len(viewpoint_of(1e9).settings())} fixed settings (reference, 12 neighbours, the whole grid) and the arms, "
+        f"one thread; a sample of {RATE:.0%} of the keys in intervals of {INTERVAL_SECONDS:g} s, of which the last "
+        f"{SETTLE_SECONDS:g} s are left for the tick.",
+        "Popularity falls as the 0.8th power of the rank; answers of 500 to 8,000 bytes; default settings and prices, "
+        "four replicas. MiB: by how much the process grew, in the order of the rows.",
+    ]
+    header = ("keys", "requests", "fed before", "of it: looks", "tick p50", "tick p99", "longest clearing", "MiB")
+    return Report(facts, [Table("Ghosts at a tick, ms", header, rows)], goals)
+
+
+BENCHMARK = Benchmark("ticks", "Ticks", ("numpy", "numba"), measure)
+
+if __name__ == "__main__":
+    main(BENCHMARK)

@@ -1,0 +1,73 @@
+"""One contract for every source of the key stream: what was recorded is handed out once, in order, by time and rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from envs.journal import places
+from tests.traces.access_records import BEGIN, SECRET, bypass, cached
+from traces.access.record import AccessRecord
+from traces.access.secret import key_hash
+from tuner.key_stream import ID_BYTES, KeyStream
+
+Record = Callable[[Sequence[AccessRecord]], None]  # makes the source show these, beside those before
+
+RECORDS = [
+    cached(0.5, "a", "miss", ttl_seconds=60.0),
+    bypass(0.6),
+    cached(2.25, "b", prompt_tokens=None, size_bytes=300, arm="treatment"),
+    cached(1.0, "a", arm="control"),
+    cached(1.5, "c", size_bytes=None),
+    cached(2.25, "c", output_tokens=None, ttl_seconds=0.0),
+    cached(9.0, "d"),
+]
+
+
+def id_of(key: str) -> int:
+    return int.from_bytes(key_hash(SECRET)(key.encode())[:ID_BYTES], "big")
+
+
+class KeyStreamContract:
+    """Subclass it in a test module, with a fixture `source` that gives an empty source and what records into it."""
+
+    def test_requests_come_in_order_with_all_that_is_known(self, source: tuple[KeyStream, Record]) -> None:
+        stream, record = source
+        record(RECORDS)
+        taken = stream.take(BEGIN + 5.0, 1.0)
+        sample = taken.sample
+        assert sample.id.tolist() == [id_of(key) for key in "aabc"]
+        assert (sample.time - BEGIN).round(6).tolist() == [0.5, 1.0, 2.25, 2.25]
+        assert sample.size.tolist() == [100, 100, 300, 100]
+        assert sample.prompt.tolist() == [10, 10, 0, 10]
+        assert sample.output.tolist() == [5, 5, 5, 0]
+        np.testing.assert_array_equal(sample.ttl, np.array([60.0, np.nan, np.nan, 1e-6], np.float32))
+        assert sample.treatment.tolist() == [False, False, True, False]
+        totals = taken.totals
+        assert totals.requests.tolist() == [3, 1]
+        assert totals.prompt_tokens.tolist() == [30, 0]
+        assert totals.output_tokens.tolist() == [10, 5]
+        assert taken.notes == ()
+
+    def test_what_is_later_comes_later_and_nothing_comes_twice(self, source: tuple[KeyStream, Record]) -> None:
+        stream, record = source
+        assert len(stream.take(BEGIN, 1.0).sample) == 0
+        record(RECORDS[:4])
+        assert len(stream.take(BEGIN + 1.0, 1.0).sample) == 1
+        record(RECORDS[4:])
+        record([cached(0.1, "late")])
+        assert stream.take(BEGIN + 5.0, 1.0).sample.id.tolist() == [id_of(key) for key in ("late", *"abc")]
+        assert stream.take(BEGIN + 9.0, 1.0).totals.requests.sum() == 0
+        assert stream.take(BEGIN + 20.0, 1.0).sample.id.tolist() == [id_of("d")]
+
+    def test_a_sample_is_of_keys_and_the_totals_are_of_all(self, source: tuple[KeyStream, Record]) -> None:
+        stream, record = source
+        keys = [f"key {number % 40}" for number in range(120)]
+        record([cached(float(number), key) for number, key in enumerate(keys)])
+        taken = stream.take(BEGIN + 200.0, 0.3)
+        wanted = [id_of(key) for key in keys if places(np.array([id_of(key)], np.uint64))[0] < 0.3]
+        assert taken.sample.id.tolist() == wanted
+        assert 0 < len(wanted) < 120
+        assert taken.totals.requests.tolist() == [120, 0]
+        assert taken.totals.prompt_tokens.tolist() == [1_200, 0]

@@ -1,0 +1,101 @@
+"""Values about the keys of a live cache: what ghosts go by, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+from caches.errors import InputError
+from caches.knobs import KnobSettings, KnobSpace
+from caches.target import Arm
+from envs.ghost_lanes import Terms
+from envs.ghosts import grid_settings
+from envs.reward import Constraints
+from envs.world import ghost_settings
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Viewpoint:
+    """What a policy wants to know: its own ranges, and its reference, as its bundle has them."""
+
+    knobs: KnobSpace
+    reference: KnobSettings
+
+    def neighbours(self) -> list[KnobSettings]:
+        return ghost_settings(self.knobs, self.reference)
+
+    def grid(self) -> list[KnobSettings]:
+        """The reference as one more, the last, unless it is among them."""
+        return list(dict.fromkeys((*grid_settings(self.knobs), self.reference)))
+
+    def settings(self) -> list[KnobSettings]:
+        """All of them, each once."""
+        return list(dict.fromkeys((self.reference, *self.neighbours(), *self.grid())))
+
+
+@dataclass(frozen=True)
+class GhostRules:
+    """entry_overhead_bytes: what an entry takes beside its answer. prompt_tokens, bytes_per_token: what to assume while
+    no answer states its tokens (traces/tokens.py). rate: share of the keys to begin with. most_keys, most_requests: of
+    sampled keys at a time, and of their requests in an interval; beyond either the rate is halved, and never grows
+    again. horizon_seconds: when a key that nobody asks for and nothing holds is forgotten."""
+
+    terms: Terms
+    constraints: Constraints
+    entry_overhead_bytes: int
+    prompt_tokens: int
+    bytes_per_token: float
+    rate: float = 1.0
+    most_keys: int = 100_000
+    most_requests: int = 25_000
+    horizon_seconds: float = 604_800.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.rate <= 1.0:
+            raise InputError(f"rate: got {self.rate}, expected a share above 0, at most 1")
+        for name in ("most_keys", "most_requests", "horizon_seconds"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name}: got {getattr(self, name)}, expected above 0")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """usd: stated for all keys, or for all of an arm's. error: its standard error."""
+
+    usd: float
+    error: float
+
+
+@dataclass(frozen=True)
+class KeyInterval:
+    """What the key stream said of an interval. Of the sample: rate, share of all keys; keys, how many are followed;
+    sampled, its requests. late: requests in it that came before it. traffic, traffic_error: (7,), stated for all keys;
+    NaN where not known. arms: what the control settings would have cost on each arm's own requests. drafts: what other
+    settings would have, by the names that they were given. notes: sentences."""
+
+    began_seconds: float
+    ended_seconds: float
+    rate: float
+    keys: int
+    sampled: int
+    late: int
+    traffic: Array
+    traffic_error: Array
+    arms: Mapping[Arm, Estimate] = field(default_factory=dict)
+    drafts: Mapping[str, Estimate] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SeenErrors:
+    """Standard errors of a KeysSeen. saving: (NUM_GHOSTS,), of the differences between neighbours and reference: these
+    share their keys, so they are known better than either."""
+
+    reference_usd: float
+    ghost_usd: Array
+    saving_usd: Array
