@@ -84,7 +84,7 @@ class WhatIfController:
         """Goes on from a `target` of before, as after a restart. InputError for another shape."""
         if np.shape(target) != self.home.shape or not np.isfinite(target).all():
             raise InputError(f"target: got {target!r}, expected {self.home.size} finite positions")
-        self._target = np.array(target, np.float64)
+        self._target, self._decided = np.array(target, np.float64), None
 
     def act(self, sight: Sight) -> FloatArray:
         return self.propose(sight) - self.home

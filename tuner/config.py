@@ -11,9 +11,16 @@ from agents.ppo_config import PPOConfig
 from envs.prefix import PrefixConfig
 from envs.reward import Constraints, Prices
 from envs.serving import Serving
+from tuner.api_sections import ApiConfig
 from tuner.config_loader import find_config_file, load_config
+from tuner.control_section import ControlConfig
+from tuner.key_section import KeysConfig
+from tuner.objectives import Objectives
+from tuner.regime_section import RegimeConfig
+from tuner.rollout_section import RolloutConfig
 from tuner.section_reference import section_reference
 from tuner.sections import SECTION, CacheConfig, KnobsConfig, RunConfig, TraceConfig, TrackingConfig
+from tuner.signal_sections import SignalsConfig
 
 
 class TunerConfig(BaseModel):
@@ -31,6 +38,13 @@ class TunerConfig(BaseModel):
     constraints: Constraints = Constraints()
     serving: Serving = Serving()
     ppo: PPOConfig = PPOConfig()
+    control: ControlConfig = ControlConfig()
+    signals: SignalsConfig = SignalsConfig()
+    keys: KeysConfig = KeysConfig()
+    guardrails: Objectives = Objectives()
+    rollout: RolloutConfig = RolloutConfig()
+    regime: RegimeConfig = RegimeConfig()
+    api: ApiConfig = ApiConfig()
 
 
 def load_tuner_config(

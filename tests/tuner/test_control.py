@@ -1,0 +1,328 @@
+"""The control loop, over a real ledger and a replayed cache, in virtual time."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from caches.knobs import KnobSettings
+from caches.target import Arm, CacheUnavailable, Plan, Split
+from tests.tuner.loops import LARGE, SECONDS, SMALL, STATIC, Bench, Crash, HandPolicies, near, policy, rules
+from tuner.control import Did
+from tuner.ledger import DecisionFilter
+from tuner.records import Mode, Outcome, Phase, Verdict, WishKind
+
+MEMORY = Path("/dev/shm")
+NOBODY = Plan(Split(), STATIC, STATIC)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """In memory where that can be: each commit waits for the disk."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as made:
+        yield Path(made)
+
+
+def test_first_tick_applies_the_operators_settings(folder: Path) -> None:
+    bench = Bench(folder)
+    assert bench.loop.tick(0.0).did is Did.DECIDED
+    assert bench.cache.standing().plan == NOBODY
+    assert bench.state.confirmed
+    assert bench.state.phase is Phase.IDLE
+
+
+def test_a_tick_again_in_the_interval_changes_nothing(folder: Path) -> None:
+    bench = Bench(folder, policies=HandPolicies(policy(1, LARGE)))
+    bench.run(2)
+    before, decisions = bench.state, bench.ledger.decisions("shadow")
+    for later in (0.0, 1.0, SECONDS - 1e-6):
+        assert bench.loop.tick(bench.now + later).did is Did.NOTHING
+    assert bench.state == before
+    assert bench.ledger.decisions("shadow") == decisions
+
+
+def test_intervals_are_counted_by_arm_and_none_is_lost(folder: Path) -> None:
+    bench = Bench(folder)
+    bench.run(3)
+    records = bench.ledger.intervals("shadow", 0, 99)
+    assert [(one.index, one.arm) for one in records] == [(0, Arm.CONTROL), (1, Arm.CONTROL), (2, Arm.CONTROL)]
+    for record in records:
+        assert record.window is not None
+        assert record.window["requests"] == 300
+        # 0.1 s of a GPU at 0.01 USD/s for each miss
+        misses = 300 - (record.window["hits"] or 0)
+        assert record.window["compute_usd"] == pytest.approx(misses * 0.001)
+        assert record.settings == STATIC
+
+
+def test_the_champion_moves_by_its_largest_step_and_what_is_taken_is_read_back(folder: Path) -> None:
+    bench = Bench(folder, policies=HandPolicies(policy(1, LARGE)))
+    bench.run(1)
+    (decision,) = bench.ledger.decisions("shadow", DecisionFilter(limit=1))
+    assert (decision.policy, decision.version, decision.mode, decision.verdict) == (
+        "schedule",
+        1,
+        Mode.LIVE,
+        Verdict.ALLOW,
+    )
+    assert near(decision.proposed, LARGE)
+    # a quarter of a range of a factor 100: by a factor of 100 ** 0.25
+    assert decision.limited.cache_size == pytest.approx(5_000 * 100**0.25, rel=1e-3)
+    assert decision.applied == bench.cache.standing().plan.control == decision.limited
+    bench.run(3)
+    assert near(bench.cache.standing().plan.control, LARGE)
+
+
+def test_in_shadow_nothing_is_applied(folder: Path) -> None:
+    bench = Bench(folder, rules(Mode.SHADOW), HandPolicies(policy(1, LARGE), policy(2, SMALL)))
+    bench.run(8)
+    assert bench.cache.standing().fence == 0
+    assert bench.cache.standing().plan == NOBODY
+    assert bench.state.phase is Phase.SHADOW
+    champion = bench.ledger.decisions("shadow", DecisionFilter(arm=Arm.CONTROL))
+    challenger = bench.ledger.decisions("shadow", DecisionFilter(arm=Arm.TREATMENT))
+    assert {one.mode for one in (*champion[:-1], *challenger)} == {Mode.SHADOW}
+    assert {one.applied for one in (*champion[:-1], *challenger)} == {None}
+    # each goes the way that it would have gone
+    assert near(champion[0].limited, LARGE)
+    assert near(challenger[0].limited, SMALL)
+    assert {one.settings for one in bench.ledger.intervals("shadow", 0, 99)} == {STATIC}
+
+
+def test_a_better_challenger_goes_all_the_way(folder: Path) -> None:
+    bench = Bench(folder, policies=HandPolicies(None, policy(7, LARGE)))
+    phases = []
+    for _ in range(80):
+        bench.run(1)
+        phases.append((bench.state.phase, bench.state.step, bench.state.plan.split.treatment))
+        if bench.state.phase is Phase.PROMOTED:
+            break
+    assert list(dict.fromkeys(phases)) == [
+        (Phase.SHADOW, 0, 0.0),
+        (Phase.CANARY, 0, 0.2),
+        (Phase.RAMP, 1, 0.5),
+        (Phase.RAMP, 2, 1.0),
+        (Phase.PROMOTED, 0, 0.0),
+    ]
+    assert bench.policies.promoted[0] == (7, None)
+    assert near(bench.state.plan.control, LARGE)
+    (experiment,) = bench.ledger.experiments("shadow")
+    assert (experiment.champion, experiment.challenger, experiment.outcome) == (None, 7, Outcome.BETTER)
+    bench.run(2)
+    assert bench.state.phase is Phase.PROMOTED
+    (last,) = bench.ledger.decisions("shadow", DecisionFilter(limit=1))
+    assert (last.version, last.mode) == (7, Mode.LIVE)
+    judged = bench.ledger.judgements(experiment.id)
+    assert [one.index for one in judged] == list(range(judged[0].index, judged[0].index + len(judged)))
+
+
+def test_arms_are_alike_in_the_lead_in(folder: Path) -> None:
+    bench = Bench(folder, policies=HandPolicies(None, policy(7, LARGE)))
+    while bench.run(1).state.phase is not Phase.CANARY:  # type: ignore[union-attr]
+        assert bench.now < 20 * SECONDS
+    for _ in range(3):
+        assert bench.state.plan.treatment == bench.state.plan.control == STATIC
+        bench.run(1)
+    assert bench.state.plan.control == STATIC
+    assert bench.state.plan.treatment.cache_size == pytest.approx(5_000 * 100**0.25, rel=1e-3)
+
+
+def test_a_worse_challenger_is_rolled_back_and_stays_out(folder: Path) -> None:
+    bench = Bench(folder, policies=HandPolicies(None, policy(7, SMALL)))
+    for _ in range(80):
+        if bench.run(1).state.phase is Phase.ROLLED_BACK:  # type: ignore[union-attr]
+            break
+    assert bench.state.phase is Phase.ROLLED_BACK
+    assert bench.state.latched is not None
+    assert bench.state.plan == NOBODY
+    (experiment,) = bench.ledger.experiments("shadow")
+    assert experiment.outcome is Outcome.WORSE
+    bench.run(10)
+    assert bench.state.phase is Phase.ROLLED_BACK  # not before somebody releases it
+    bench.policies.second = policy(8, LARGE)
+    bench.run(1)
+    assert bench.state.phase is Phase.SHADOW  # or a new version comes
+    assert bench.state.latched is None
+
+
+def test_release_lets_the_same_version_in_again(folder: Path) -> None:
+    bench = Bench(folder, policies=HandPolicies(None, policy(7, LARGE)))
+    bench.run(4)
+    bench.wish(WishKind.ROLL_BACK)
+    bench.run(1)
+    assert bench.state.phase is Phase.ROLLED_BACK
+    bench.run(5)
+    wish = bench.wish(WishKind.RELEASE)
+    bench.run(1)
+    assert bench.state.phase is Phase.IDLE
+    (done, *_) = bench.ledger.wishes("shadow")
+    assert (done.id, done.answer) == (wish.id, "Released by a person.")
+    bench.run(1)
+    assert bench.state.phase is Phase.SHADOW
+
+
+def test_kill_restores_the_operators_settings_inside_the_interval(folder: Path) -> None:
+    bench = Bench(folder, policies=HandPolicies(policy(1, LARGE), policy(2, SMALL)))
+    bench.run(8)
+    assert bench.state.plan.split.treatment == 0.2
+    bench.wish(WishKind.KILL)
+    assert bench.loop.tick(bench.now + 1.0).did is Did.APPLIED
+    assert bench.cache.standing().plan == NOBODY
+    bench.run(5)
+    assert bench.cache.standing().plan == NOBODY
+    assert bench.state.phase is Phase.ROLLED_BACK
+    assert bench.state.paused == "The operator's settings were restored by ann"
+    bench.wish(WishKind.RESUME)
+    bench.run(1)
+    assert bench.state.paused is None
+    assert bench.state.plan.control.cache_size > STATIC.cache_size  # the champion acts again
+
+
+def test_paused_settings_stay(folder: Path) -> None:
+    bench = Bench(folder, policies=HandPolicies(policy(1, LARGE)))
+    bench.run(1)
+    bench.wish(WishKind.PAUSE)
+    bench.run(1)
+    held = bench.cache.standing().plan
+    bench.run(3)
+    assert bench.cache.standing().plan == held
+    (last,) = bench.ledger.decisions("shadow", DecisionFilter(limit=1))
+    assert last.mode is Mode.HOLD
+    assert last.reasons[0] == "Paused by ann."
+
+
+def test_a_broken_objective_takes_the_champion_out(folder: Path) -> None:
+    bench = Bench(folder, policies=HandPolicies(policy(1, LARGE)))
+    bench.run(3)
+    assert bench.cache.standing().plan != NOBODY
+    strict = rules().objectives.model_copy(update={"p99_ttft_seconds": 0.05, "rollback_after": 2})
+    bench.rules = rules(objectives=strict)  # every miss takes a tenth of a second
+    bench.loop = bench.started()
+    bench.run(1)
+    assert bench.state.phase is Phase.IDLE  # once may be chance
+    bench.run(1)
+    assert bench.state.phase is Phase.ROLLED_BACK
+    assert bench.cache.standing().plan == NOBODY
+    bench.run(3)
+    assert bench.cache.standing().plan == NOBODY
+    (last,) = bench.ledger.decisions("shadow", DecisionFilter(limit=1))
+    assert last.version is None
+    assert bench.state.latched is not None
+
+
+def test_a_cache_that_is_down_is_a_gap_and_nothing_else(folder: Path) -> None:
+    bench = Bench(folder, policies=HandPolicies(policy(1, LARGE)))
+    bench.run(3)
+    bench.cache.down = True
+    bench.traffic()
+    assert bench.loop.tick(bench.now).did is Did.UNREACHED
+    assert bench.loop.tick(bench.now + 1.0).did is Did.UNREACHED
+    bench.cache.down = False
+    assert bench.loop.tick(bench.now + 2.0).did is Did.APPLIED
+    bench.run(2)
+    windows = [one.window is None for one in bench.ledger.intervals("shadow", 0, 99)]
+    assert windows == [False, False, False, True, False, False]
+    gap = bench.ledger.intervals("shadow", 3, 3)[0]
+    assert gap.reason == "The cache's counters could not be read when the interval ended."
+    (held,) = [one for one in bench.ledger.decisions("shadow") if one.index == 4]
+    assert held.verdict is Verdict.HOLD
+
+
+def test_a_cache_that_was_started_anew_is_told_again(folder: Path) -> None:
+    bench = Bench(folder, policies=HandPolicies(policy(1, LARGE)))
+    bench.run(4)
+    plan = bench.cache.standing().plan
+    again = Bench(folder, seed=1)
+    bench.cache.cache = again.cache.cache
+    bench.cache.cache.wait(bench.now)
+    assert bench.cache.standing().plan == NOBODY
+    assert bench.loop.tick(bench.now + 1.0).did is Did.APPLIED
+    assert bench.cache.standing().plan == plan
+
+
+def test_intervals_without_a_daemon_are_recorded_as_such(folder: Path) -> None:
+    bench = Bench(folder)
+    bench.run(1)
+    for _ in range(3):
+        bench.traffic()
+    bench.loop.tick(bench.now)
+    records = bench.ledger.intervals("shadow", 0, 99)
+    assert [one.index for one in records] == [0, 1, 2, 3]
+    assert [one.reason for one in records[2:]] == ["No daemon was at work in this interval."] * 2
+
+
+def test_a_standby_takes_over_and_the_first_one_is_fenced_off(folder: Path) -> None:
+    bench = Bench(folder, policies=HandPolicies(policy(1, LARGE)))
+    bench.run(2)
+    other = bench.started("two")
+    assert other.tick(bench.now).did is Did.STANDBY
+    for _ in range(4):  # the first one hangs
+        bench.traffic()
+    assert other.tick(bench.now).did is Did.DECIDED
+    assert bench.loop.tick(bench.now).did is Did.STANDBY
+    lease = bench.ledger.lease("shadow")
+    assert lease is not None
+    assert bench.cache.standing().fence == lease.fence == 2
+
+
+@pytest.mark.parametrize("place", ["before commit", "before apply", "after apply", "before confirm"])
+@pytest.mark.parametrize("index", (3, 9, 15))
+def test_a_crash_anywhere_changes_nothing_of_the_way(folder: Path, place: str, index: int) -> None:
+    """The same experiment with and without a crash: the same intervals, decisions and judgements."""
+    ways = []
+    for crashes in (False, True):
+        home = folder / str(crashes)
+        home.mkdir()
+        bench = Bench(home, policies=HandPolicies(None, policy(7, LARGE)))
+        bench.run(index)
+        bench.traffic()
+        if crashes:
+            crash(bench, place)
+            bench.loop = bench.started()
+        bench.run(18 - index)
+        experiments = bench.ledger.experiments("shadow")
+        ways.append(
+            (
+                bench.ledger.intervals("shadow", 0, 99),
+                bench.ledger.decisions("shadow", DecisionFilter(limit=200)),
+                [bench.ledger.judgements(one.id) for one in experiments],
+                bench.state.plan,
+                bench.cache.standing().plan,
+            )
+        )
+    assert ways[0] == ways[1]
+    assert len(ways[0][0]) > 18
+
+
+def crash(bench: Bench, place: str) -> None:
+    if place == "before commit":
+        bench.cache.after["counters"] = Crash()
+    elif place == "before apply":
+        bench.cache.before["apply"] = Crash()
+    elif place == "after apply":
+        bench.cache.after["apply"] = Crash()
+    else:
+        bench.cache.before["counters"] = CacheUnavailable("gone for a moment")
+    if place == "before confirm":
+        bench.cache.before.clear()
+        bench.ledger.confirm, confirm = None, bench.ledger.confirm  # type: ignore[assignment, method-assign]
+        with pytest.raises(TypeError):
+            bench.loop.tick(bench.now)
+        bench.ledger.confirm = confirm  # type: ignore[method-assign]
+        return
+    with pytest.raises(Crash):
+        bench.loop.tick(bench.now)
+
+
+def test_settings_never_leave_the_range(folder: Path) -> None:
+    wild = policy(1, KnobSettings(100_000.0, 100_000.0, 1.0))
+    bench = Bench(folder, policies=HandPolicies(wild))
+    narrow = replace(rules().knobs, cache_size=replace(rules().knobs.cache_size, high=20_000.0))
+    bench.rules = rules(knobs=narrow)
+    bench.loop = bench.started()
+    bench.run(12)
+    assert bench.cache.standing().plan.control.cache_size == 20_000.0

@@ -1,0 +1,199 @@
+"""From the settings to a daemon: the cache, the ledger, the registry, signals and keys, put together."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agents.registry import Registry
+from caches.knobs import KnobSpace
+from caches.stats import Expiry
+from caches.target import LiveCache
+from envs.ghost_lanes import Terms
+from envs.live import LivePrices
+from envs.reward import tariff_of
+from envs.serving import backend_of, load_profile
+from traces.access.stream_log import stream_place
+from tuner.config import TunerConfig
+from tuner.control import ControlLoop, Ticked
+from tuner.daemon import Daemon, Pace
+from tuner.experiment import ExperimentDesign
+from tuner.key_stream import KeyStream
+from tuner.key_stream_parquet import ParquetKeys
+from tuner.key_stream_redis import RedisKeys, StreamPosition
+from tuner.key_view import GhostRules, Viewpoint
+from tuner.key_watch import KeyWatch
+from tuner.ledger import Ledger
+from tuner.ledger_sql import open_ledger
+from tuner.live_cache import live_cache, secret
+from tuner.live_ghosts import LiveGhosts
+from tuner.live_policies import RegistryPolicies
+from tuner.metering import Meter, Overheard
+from tuner.metrics import Terms as MetricTerms
+from tuner.metrics_page import MetricsPage
+from tuner.prometheus_signals import prometheus_signals
+from tuner.records import Mode
+from tuner.regime import RegimeWatch
+from tuner.standpoint import Rules
+from tuner.watching import LiveWatch, ReadAhead
+
+Told = Callable[[Ticked, float], None]
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """unix: of decisions. ticks: one that is never set, for durations."""
+
+    unix: Callable[[], float] = time.time
+    ticks: Callable[[], float] = time.monotonic
+
+
+@dataclass
+class Started:
+    """A daemon that is ready to run. `close` it when it has run."""
+
+    daemon: Daemon
+    ledger: Ledger
+    cache: LiveCache
+    _closing: ExitStack = field(default_factory=ExitStack)
+
+    def close(self) -> None:
+        self._closing.close()
+
+
+def started(
+    config: TunerConfig,
+    directory: Path,
+    environ: Mapping[str, str],
+    told: Told = lambda _ticked, _seconds: None,
+    clocks: Clocks = Clocks(),
+) -> Started:
+    """directory: what relative paths start from. told: see Daemon.
+
+    Raises InputError for settings that cannot be, CacheUnavailable where the gateway does not answer, and
+    LedgerUnavailable.
+    """
+    seconds = config.control.interval_seconds or config.trace.interval_seconds
+    with ExitStack() as closing:
+        cache = live_cache(config, environ)
+        closing.callback(cache.close)
+        knobs = cache.knob_space()
+        ledger = open_ledger(config.control.ledger, directory)
+        closing.callback(ledger.close)
+        tracking = config.tracking
+        registry = Registry(tracking.resolved_uri(directory), tracking.experiment, tracking.model)
+        policies = RegistryPolicies(registry, knobs, seconds)
+        watch = LiveWatch(_signals(config, environ, clocks), _keys(config, environ, policies, clocks))
+        watch.start()
+        closing.callback(watch.stop)
+        lease_seconds = config.control.lease_intervals * seconds
+        rules, seen = rules_of(config, knobs, seconds), Overheard(watch)
+        loop = ControlLoop(cache, ledger, policies, seen, rules, holder(), lease_seconds)
+        page = _metrics_page(config)
+        if page is not None:
+            closing.callback(page.close)
+            told = _both(told, Meter(ledger, page, terms_of(rules), seen).told)
+        pace = Pace(config.control.poll_seconds, config.control.refresh_seconds)
+        daemon = Daemon(loop, policies, watch, pace, clocks.unix, clocks.ticks, told)
+        return Started(daemon, ledger, cache, closing.pop_all())
+
+
+def rules_of(config: TunerConfig, knobs: KnobSpace, interval_seconds: float) -> Rules:
+    profile = load_profile(config.serving.profile)
+    return Rules(
+        interval_seconds,
+        Mode(config.control.mode),
+        knobs,
+        LivePrices.of(config.prices, config.constraints, profile, config.serving),
+        config.guardrails.within(config.constraints),
+        config.rollout,
+        lambda name: ExperimentDesign(salt=name),
+        RegimeWatch(config.regime, interval_seconds),
+    )
+
+
+def terms_of(rules: Rules) -> MetricTerms:
+    objectives = rules.objectives
+    return MetricTerms(rules.interval_seconds, objectives.p99_ttft_seconds, objectives.p99_latency_seconds)
+
+
+def holder() -> str:
+    """One of a kind: no two daemons have it at a time, and the same one after another start has another."""
+    return f"{socket.gethostname()}:{os.getpid()}:{time.time_ns():x}"
+
+
+def _metrics_page(config: TunerConfig) -> MetricsPage | None:
+    told = config.control
+    return None if told.metrics_port is None else MetricsPage(told.cache, told.metrics_host, told.metrics_port)
+
+
+def _both(first: Told, second: Told) -> Told:
+    def told(ticked: Ticked, seconds: float) -> None:
+        first(ticked, seconds)
+        second(ticked, seconds)
+
+    return told
+
+
+def _signals(config: TunerConfig, environ: Mapping[str, str], clocks: Clocks) -> ReadAhead | None:
+    told = config.signals
+    if told.prometheus is None:
+        return None
+    source = prometheus_signals(told, secret(told.token_env, "signals.token_env", environ))
+    seconds = config.control.interval_seconds or config.trace.interval_seconds
+    return ReadAhead(source, frozenset(source.asked), min(seconds / 4.0, 15.0), clocks.unix)
+
+
+def _keys(
+    config: TunerConfig, environ: Mapping[str, str], policies: RegistryPolicies, clocks: Clocks
+) -> KeyWatch | None:
+    told, now = config.keys, clocks.unix()
+    stream: KeyStream
+    url = told.stream or secret(told.stream_env, "keys.stream_env", environ)
+    if url is not None:
+        stream = RedisKeys(stream_place(url), StreamPosition.at(now))
+    elif told.folder is not None:
+        stream = ParquetKeys(told.folder, now)
+    else:
+        return None
+    seconds = config.control.interval_seconds or config.trace.interval_seconds
+
+    def viewpoint() -> Viewpoint:
+        """Of the champion, or of who is to replace it, or of the operator's settings."""
+        policy = policies.champion() or policies.challenger()
+        if policy is None:
+            return Viewpoint(policies.knobs, policies.knobs.default())
+        return Viewpoint(policy.bundle.knob_space, policy.bundle.reference)
+
+    ghosts = LiveGhosts(ghost_rules(config), [viewpoint()])
+    return KeyWatch(stream, ghosts, seconds, now, viewpoint, told.settle_seconds)
+
+
+def ghost_rules(config: TunerConfig) -> GhostRules:
+    profile = load_profile(config.serving.profile)
+    terms = Terms(
+        backend_of(profile, config.serving),
+        tariff_of(config.prices),
+        config.constraints.p99_ttft_seconds,
+        float(config.serving.sequence_tokens),
+        Expiry[config.cache.expiry.upper()] is Expiry.SINCE_TOUCH,
+        config.cache.warmup_candidates,
+        config.cache.popularity_decay,
+    )
+    told, assume = config.keys, config.trace.assume
+    return GhostRules(
+        terms,
+        config.constraints,
+        config.cache.entry_overhead_bytes,
+        assume.prompt_tokens,
+        assume.bytes_per_token,
+        told.rate,
+        told.most_keys,
+        told.most_requests,
+        told.horizon_seconds,
+    )
