@@ -14,7 +14,7 @@ UV := VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv
 # The set-up is ready when the stamp of just these requirements exists; a stamp is written last.
 STAMP := $(VENV)/ready-$(shell { cat pyproject.toml requirements.lock; echo '$(TORCH)'; } | cksum | cut -d' ' -f1)
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-BENCHMARKS := $(addprefix benchmarks/,replay.py prefix_cache.py calibration.py environment.py training.py tuning.py tuners.py ablation.py placements.py whatif.py streaming.py semantic.py fidelity.py stack.py disk_tier.py gateway.py)
+BENCHMARKS := $(addprefix benchmarks/,replay.py prefix_cache.py calibration.py environment.py training.py tuning.py tuners.py ablation.py placements.py whatif.py streaming.py semantic.py fidelity.py stack.py disk_tier.py ledger.py gateway.py routing.py tracing.py)
 
 # Networks this small gain nothing from a second thread and lose much when both cores are busy.
 export OMP_NUM_THREADS := 1
@@ -43,7 +43,7 @@ check: $(STAMP)  ## style, types, layers of the packages, documents against the 
 bench: $(STAMP)  ## all benchmarks, one after the other
 	@set -e; for file in $(BENCHMARKS); do echo "== $$file"; $(PYTHON) $$file; done
 
-docs: $(STAMP)  ## write the generated pages: docs/cli.md, docs/configuration.md, docs/gateway-settings.md
+docs: $(STAMP)  ## write the pages of docs/ that are generated
 	$(PYTHON) -m api.cli.reference docs
 
 lock: $(STAMP)  ## resolve requirements.lock anew (LOCK_ARGS=--upgrade for newer versions)
@@ -80,9 +80,9 @@ venv:
 	@$(call apt_install,python3-venv)
 	@$(PYTHON3) -m venv --clear $(VENV)
 
-# The tests talk to real servers. Without them the tests that need one are skipped, or fail where CI=true.
+# The tests talk to real servers and a real browser. Without them those that need one are skipped, or fail where CI=true.
 servers:
-	@missing=; for name in redis-server prometheus; do \
+	@missing=; for name in redis-server prometheus chromium curl; do \
 	  command -v $$name >/dev/null || missing="$$missing $$name"; done; \
 	[ -z "$$missing" ] || ( $(call apt_install,$$missing) ) || echo "goes on without:$$missing" >&2
 

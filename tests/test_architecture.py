@@ -30,15 +30,34 @@ SEAMS: dict[str, set[str]] = {
         "api/gateway/upstream.py",
         "caches/semantic/chroma_vectors.py",
         "caches/semantic/endpoint_embedder.py",
+        "tuner/gateway_cache.py",
     },
+    "grafana_foundation_sdk": set(),  # of deploy/, which no package of ours imports
     "libcachesim": set(),  # GPL-3.0: in tests and benchmarks only
     "mlflow": {"agents/mlflow_store.py"},
+    "opentelemetry": {"api/gateway/tracing.py"},
+    "prometheus_api_client": {"tuner/prometheus.py"},
+    "prometheus_client": {
+        "api/emulator/metrics.py",
+        "api/gateway/access_log.py",
+        *(f"api/gateway/{part}metrics.py" for part in ("", "arm_", "backend_", "stage_", "warming_")),
+        "api/gateway/semantic_report.py",
+        "tuner/metrics_page.py",
+    },
+    "promql_parser": {"tuner/promql.py"},
+    "psycopg": set(),  # by name, through SQLAlchemy
     "redis": {
         *(f"caches/tiers/redis_{part}.py" for part in ("connection", "index", "memory", "server")),
         "caches/semantic/redis_vectors.py",
     },
+    "requests": {"tuner/prometheus.py"},
     "river": {"agents/drift.py"},
     "sentence_transformers": {"caches/semantic/sentence_embedder.py"},
+    "sqlalchemy": {
+        "agents/mlflow_store.py",
+        *(f"tuner/ledger_{part}.py" for part in ("database", "file", "pruning", "server", "sql", "tables")),
+        *(f"tuner/ledger_{part}.py" for part in ("wish_keys", "writes")),
+    },
     "stable_baselines3": {"agents/ppo.py"},
     "tokenizers": {"caches/semantic/wordllama_embedder.py"},
     "vowpalwabbit": {"agents/baselines/bandit.py"},

@@ -44,7 +44,12 @@ QUICK = (
     "fidelity",
     "stack",
     "disk_tier",
+    "ledger",
     "gateway",
+    "routing",
+    "tracing",
+    "ticks",
+    "experiments",
 )
 REPORT = Report(["Two requests."], [Table("Speed", ("what", "s"), [["ours", 2.0], ["theirs", None]])], [])
 

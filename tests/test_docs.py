@@ -11,6 +11,7 @@ from api.cli.main import app
 from api.cli.reference import cli_reference
 from api.gateway.config import serve_reference
 from tuner.config import config_reference
+from tuner.signal_reference import signal_reference
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("caches", "traces", "envs", "agents", "tuner", "api")
@@ -67,6 +68,11 @@ def test_configuration_reference_is_up_to_date() -> None:
 def test_reference_of_the_gateways_settings_is_up_to_date() -> None:
     """`make docs` writes it."""
     assert (ROOT / "docs" / "gateway-settings.md").read_text(encoding="utf-8") == serve_reference()
+
+
+def test_reference_of_signals_is_up_to_date() -> None:
+    """`make docs` writes it."""
+    assert (ROOT / "docs" / "signal-presets.md").read_text(encoding="utf-8") == signal_reference()
 
 
 def test_readme_lists_every_document() -> None:

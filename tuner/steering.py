@@ -123,7 +123,9 @@ def _refusal(wish: Wish, seen: Seen) -> str | None:
 def _causes(
     before: ControlState, seen: Seen, found: Mapping[str, Wanted], started: bool, paused: str | None
 ) -> list[Cause]:
-    causes: list[Cause] = [wish.kind for wish in seen.wishes if wish.kind is not WishKind.START]
+    causes: list[Cause] = [
+        wish.kind for wish in seen.wishes if wish.kind is not WishKind.START and _is_meant(wish, seen)
+    ]
     if paused is not None:
         causes.append(WishKind.PAUSE)
     for role, want in found.items():
@@ -135,6 +137,12 @@ def _causes(
     elif paused is None and seen.challenger is not None and _is_new(seen.challenger, before, started):
         causes.append(Arrival.CHALLENGER)
     return causes
+
+
+def _is_meant(wish: Wish, seen: Seen) -> bool:
+    """Not where it names another experiment than the one that runs: it came too late."""
+    named = wish.arguments.get("experiment")
+    return named is None or (seen.running is not None and seen.running.record.id == named)
 
 
 def _is_new(challenger: LivePolicy, before: ControlState, started: bool) -> bool:
@@ -251,6 +259,8 @@ def _answered(wish: Wish, before: ControlState, seen: Seen, turn: Turn) -> Wish:
 def _answer(wish: Wish, before: ControlState, seen: Seen, turn: Turn) -> str:
     if wish.kind is WishKind.START:
         return _refusal(wish, seen) or turn.reason
+    if wish.kind in MOVING and not _is_meant(wish, seen):
+        return f"It changes nothing: experiment {wish.arguments['experiment']} does not run."
     if wish.kind in MOVING and turn.cause is not wish.kind:
         return f"It changes nothing: the rollout is in the phase {before.phase.value.replace('_', ' ')}."
     return {

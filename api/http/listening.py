@@ -6,6 +6,8 @@ import asyncio
 import signal
 import socket
 from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -40,7 +42,16 @@ def place_of(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def server_of(app: FastAPI, patience_seconds: int, *, has_lifespan: bool) -> uvicorn.Server:
+@dataclass(frozen=True)
+class Tls:
+    """PEM files. key: None where it is in the file of the certificate."""
+
+    certificate: Path
+    key: Path | None = None
+    password: str | None = field(default=None, repr=False)
+
+
+def server_of(app: FastAPI, patience_seconds: int, *, has_lifespan: bool, tls: Tls | None = None) -> uvicorn.Server:
     """It says nothing but warnings. patience_seconds: for answers that are on their way when it is stopped."""
     config = uvicorn.Config(
         app,
@@ -49,6 +60,9 @@ def server_of(app: FastAPI, patience_seconds: int, *, has_lifespan: bool) -> uvi
         access_log=False,
         lifespan="on" if has_lifespan else "off",
         timeout_graceful_shutdown=patience_seconds,
+        ssl_certfile=None if tls is None else tls.certificate,
+        ssl_keyfile=None if tls is None else tls.key,
+        ssl_keyfile_password=None if tls is None else tls.password,
     )
     return uvicorn.Server(config)
 

@@ -165,6 +165,28 @@ def test_release_lets_the_same_version_in_again(folder: Path) -> None:
     assert bench.state.phase is Phase.SHADOW
 
 
+def test_a_stop_of_another_experiment_comes_too_late(folder: Path) -> None:
+    bench = Bench(folder, policies=HandPolicies(None, policy(7, LARGE)))
+    bench.run(4)
+    bench.wish(WishKind.STOP, experiment="shadow-1-v6")
+    bench.run(1)
+    assert bench.state.phase in (Phase.SHADOW, Phase.CANARY)
+    (done, *_) = bench.ledger.wishes("shadow")
+    assert done.answer == "It changes nothing: experiment shadow-1-v6 does not run."
+    bench.wish(WishKind.STOP, experiment=bench.state.experiment)
+    bench.run(1)
+    assert bench.state.phase is Phase.IDLE
+    bench.run(1)
+    assert bench.state.phase is Phase.IDLE  # the same version does not begin again by itself
+    bench.wish(WishKind.START, challenger=8)
+    wish = bench.wish(WishKind.START, challenger=7)
+    bench.run(1)
+    assert bench.state.phase is Phase.SHADOW
+    answers = {one.id: one.answer for one in bench.ledger.wishes("shadow")}
+    assert answers[(wish.id or 0) - 1] == "The challenger is version 7, not 8; give version 8 the alias first."
+    assert answers[wish.id] == "A challenger is there: it decides in shadow."
+
+
 def test_kill_restores_the_operators_settings_inside_the_interval(folder: Path) -> None:
     bench = Bench(folder, policies=HandPolicies(policy(1, LARGE), policy(2, SMALL)))
     bench.run(8)
@@ -270,7 +292,7 @@ def test_a_standby_takes_over_and_the_first_one_is_fenced_off(folder: Path) -> N
 
 
 @pytest.mark.parametrize("place", ["before commit", "before apply", "after apply", "before confirm"])
-@pytest.mark.parametrize("index", (3, 9, 15))
+@pytest.mark.parametrize("index", [3, 9, 15])
 def test_a_crash_anywhere_changes_nothing_of_the_way(folder: Path, place: str, index: int) -> None:
     """The same experiment with and without a crash: the same intervals, decisions and judgements."""
     ways = []
