@@ -24,6 +24,7 @@ Array = NDArray[Any]
 LEAD_IN, TREATED = 24, 96
 SETTLED = (Outcome.BETTER, Outcome.WORSE)
 PLAIN = ExperimentDesign(lead_in_intervals=LEAD_IN, washout_intervals=0, max_intervals=TREATED, share=0.5)
+WASHED = PLAIN.model_copy(update={"washout_intervals": 6})
 SWAPPING = PLAIN.model_copy(update={"swap_every_intervals": 6})
 
 
@@ -240,11 +241,11 @@ def foretold(deployment: Deployment, seed: int, start: int, treatment: KnobSetti
     run = run_of((one.replay(control, slower), other.replay(changed, slower)))
     told = replace(run, reference_usd=np.stack((run.costs[:, 0], total_usd(usual.rows)), axis=1))
     records = told.records(range(start, stop), seed)
-    found = compare(*records, AnalysisPlan(PLAIN, start)).numbers["saving_percent"]
+    found = compare(*records, AnalysisPlan(WASHED, start)).numbers["saving_percent"]
     bounds: dict[str, Any] = found if isinstance(found, dict) else {}
     whole = ShadowArm(deployment.world, key_points(deployment.world.problem.trace.num_keys, salt) >= 0.0, 1.0)
     before, after = total_usd(whole.replay(control).rows), total_usd(whole.replay(changed).rows)
-    treated = slice(start + LEAD_IN, stop)
+    treated = slice(start + LEAD_IN + WASHED.washout_intervals, stop)
 
     def percent(without: Array, with_: Array) -> float:
         return 100.0 * (1.0 - float(with_[treated].sum() / without[treated].sum()))

@@ -36,7 +36,7 @@ from caches.knobs import KnobSettings
 from tuner.records import Outcome
 
 # Salts by workload: for spreads; for false calls; of these, with rivals; for power; and runs foretold.
-FULL = {"twitter": (6, 60, 10, 10, 60), "servegen-twitter": (6, 68, 6, 6, 140)}
+FULL = {"twitter": (8, 64, 16, 16, 100), "servegen-twitter": (8, 68, 10, 10, 100)}
 QUICK_INTERVALS = 680
 QUICK = {"events": (1, 1, 1, 1, 2)}
 CHANGES = ((2.0, 1.0), (0.5, 1.0), (1.0, 0.5), (0.5, 0.5), (1.0, 0.25))  # times the control's size and lifetime
@@ -152,7 +152,8 @@ def facts(workloads: Sequence[Workload], sizes: Mapping[str, Sequence[int]]) -> 
         "latencies are those of whole answers. The threshold rule: ten checks passed before five have failed.",
         "Foretold: the challenger's settings are "
         + ", ".join(f"{size:g} x size and {life:g} x lifetime" for size, life in CHANGES)
-        + "; the prediction is a replay of the whole traffic that changes settings when the experiment does.",
+        + "; the prediction is a replay of the whole traffic that changes settings when the experiment does. Six "
+        "intervals after the change are washed out.",
         "Salts: "
         + "; ".join(f"{name} {', '.join(map(str, counts))}" for name, counts in sizes.items())
         + " (for spreads; for false calls; of these with rivals; for power; runs foretold).",

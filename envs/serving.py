@@ -150,6 +150,9 @@ def slots_left(backend: Backend, cache_bytes: float, sequence_tokens: float) -> 
     return int(min(max(free / (backend.kv_bytes_per_token * sequence_tokens), 1.0), backend.slots))
 
 
+NOTHING_SERVED = (0.0, 0.0, 0, 0.0)
+
+
 @njit(cache=True)
 def serve(
     backend: Backend,
@@ -168,10 +171,25 @@ def serve(
     Returns seconds waited (sum), slot seconds taken, slow requests, and KV token seconds held (a sequence holds its
     prompt and, on average, half its output).
     """
+    return serve_on(backend, load, missed, slots, objective, delays, NOTHING_SERVED)
+
+
+@njit(cache=True)
+def serve_on(
+    backend: Backend,
+    load: Load,
+    missed: Array,
+    slots: Array,
+    objective: float,
+    delays: tuple[Array, Array],
+    before: tuple[float, float, int, float],
+) -> tuple[float, float, int, float]:
+    """`serve` for the rest of some misses. before: what it returned for those before; NOTHING_SERVED where there are
+    none."""
     time, prompt, output = load
     ttft, latency = delays
     size = U(slots.size - 1)
-    waited, busy, slow, held = 0.0, 0.0, 0, 0.0
+    waited, busy, slow, held = before
     for m in range(missed.size):
         t = U(missed[m])
         now = time[t]

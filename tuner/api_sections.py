@@ -20,8 +20,8 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$"
 
 
 class ApiRole(StrEnum):
-    """What a key opens; each may what those before it may. viewer: to read. operator: to hold, stop, roll back and start.
-    admin: to go past a proof or a rollback, by PROMOTE and RELEASE."""
+    """What a key opens; each may what those before it may. viewer: to read. operator: to hold, stop, roll back and
+    start. admin: to go past a proof or a rollback, by PROMOTE and RELEASE."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -99,8 +99,8 @@ class ApiConfig(BaseModel):
     def _safe(self) -> ApiConfig:
         if not self.keys and not is_loopback(self.host):
             raise ValueError(
-                f"a host of this machine, such as 127.0.0.1, or keys: {self.host} can be reached by others, and without "
-                "keys everybody would be an admin (setpoint hash-key --new makes one)"
+                f"a host of this machine, such as 127.0.0.1, or keys: {self.host} can be reached by others, and "
+                "without keys everybody would be an admin (setpoint hash-key --new makes one)"
             )
         if self.tls_key is not None and self.tls_certificate is None:
             raise ValueError("tls_certificate beside tls_key")

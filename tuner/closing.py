@@ -23,14 +23,16 @@ MOST_MISSED = 1_000  # intervals without a daemon that are recorded one by one; 
 @dataclass(frozen=True)
 class Looked:
     """What a tick found when it looked. counted, standing: None where the cache could not be asked. keys: of the
-    interval that is over, for the whole. reference_usd: by arm, what the reference setting would have cost on the arm's
-    own requests; an arm of which that is not known is left out. signals: values by names of envs.interval.NAMES."""
+    interval that is over, for the whole. reference_usd: by arm, what the control settings would have cost on the arm's
+    own requests; an arm of which that is not known is left out. drafts: by role, what the settings that it wanted would
+    have cost on all requests, where a ghost followed them. signals: values by names of envs.interval.NAMES."""
 
     now_seconds: float
     counted: Counted | None = None
     standing: Standing | None = None
     keys: KeysSeen = field(default_factory=KeysSeen.nothing)
     reference_usd: Mapping[Arm, float] = field(default_factory=dict)
+    drafts: Mapping[str, float] = field(default_factory=dict)
     signals: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -14,6 +14,7 @@ from envs.serving import Serving
 from tuner.api_sections import ApiConfig
 from tuner.config_loader import find_config_file, load_config
 from tuner.control_section import ControlConfig
+from tuner.experiment import ExperimentDesign
 from tuner.key_section import KeysConfig
 from tuner.objectives import Objectives
 from tuner.regime_section import RegimeConfig
@@ -43,6 +44,7 @@ class TunerConfig(BaseModel):
     keys: KeysConfig = KeysConfig()
     guardrails: Objectives = Objectives()
     rollout: RolloutConfig = RolloutConfig()
+    experiment: ExperimentDesign = ExperimentDesign()
     regime: RegimeConfig = RegimeConfig()
     api: ApiConfig = ApiConfig()
 

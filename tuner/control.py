@@ -109,6 +109,10 @@ class ControlLoop:
         if lease is not None and lease.holder == self._holder:
             self._ledger.drop_lease(lease)
 
+    def forget(self, before_seconds: float) -> None:
+        """Housekeeping between two ticks: removes some of what is older and no experiment needs."""
+        self._ledger.prune(before_seconds)
+
     def _begin(self, lease: Lease, index: int, now: float) -> Ticked:
         static = self._rules.knobs.default()
         plan = Plan(Split(), static, static)

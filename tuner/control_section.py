@@ -44,6 +44,9 @@ class ControlConfig(BaseModel):
         2.0, "How long a daemon that says nothing stays the active one, in intervals.", "intervals", ge=1
     )
     refresh_seconds: float = described(30.0, "How often the registry is asked for new policies.", "s", gt=0)
+    keep_days: float = described(
+        400.0, "How long intervals and decisions are kept in the ledger; those of experiments for longer.", "days", gt=0
+    )
     access_log: Path | None = described(
         None,
         "Folder of the gateway's access log, to train on when traffic has changed; not set: that is left to people.",

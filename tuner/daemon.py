@@ -19,10 +19,12 @@ log = logging.getLogger("setpoint.tuner")
 
 @dataclass(frozen=True)
 class Pace:
-    """poll_seconds: between two ticks. refresh_seconds: between two looks at the registry."""
+    """poll_seconds: between two ticks. refresh_seconds: between two looks at the registry. keep_seconds: how long the
+    ledger keeps what no experiment needs."""
 
     poll_seconds: float
     refresh_seconds: float
+    keep_seconds: float
 
 
 class Daemon:
@@ -64,10 +66,12 @@ class Daemon:
         began = self._ticks()
         try:
             ticked = self._loop.tick(self._clock())
+            self._told(ticked, self._ticks() - began)
+            if ticked.did is Did.DECIDED:
+                self._loop.forget(self._clock() - self._pace.keep_seconds)
         except LedgerUnavailable as error:
             self._say(logging.ERROR, f"The ledger cannot be used, so nothing is decided and settings stay: {error}")
             return
-        self._told(ticked, self._ticks() - began)
         self._say(*_line(ticked))
 
     def _refresh(self) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.training_range import TrainingRange, range_of_bundle
-from agents.whatif import nearest
 from caches.errors import InputError
 from caches.knobs import KnobSettings, KnobSpace
 from caches.tiers.limits import within
@@ -96,16 +95,3 @@ def _whole_bytes(settings: KnobSettings, here: KnobSettings) -> KnobSettings:
     """As caches take them; rounded towards where they are, so that no step becomes larger than the largest."""
     size = settings.cache_size
     return replace(settings, cache_size=float(math.ceil(size) if size < here.cache_size else math.floor(size)))
-
-
-def predicted_usd_per_1000(
-    limited: KnobSettings, control: KnobSettings, keys: KeysSeen, knobs: KnobSpace
-) -> float | None:
-    """What settings should save per 1,000 requests against the control's: the ghosts nearest to both, in the interval
-    that is over. None where nothing replays ghosts, or nothing was asked for."""
-    ghosts, requests = keys.ghosts, float(keys.traffic[0])
-    if ghosts is None or not ghosts.usd.shape[1] or not requests > 0.0:
-        return None
-    usd = [float(ghosts.usd[nearest(ghosts.positions, knobs.positions(one)), -1]) for one in (control, limited)]
-    saved = usd[0] - usd[1]
-    return 1000.0 * saved / requests if np.isfinite(saved) else None

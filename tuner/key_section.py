@@ -17,7 +17,7 @@ class KeysConfig(BaseModel):
     model_config = SECTION
 
     stream: str | None = described(
-        None, "Redis stream of the access log, as redis://host:6379/0/NAME of it.", "URL", repr=False
+        None, "Redis stream of the access log, as redis://host:6379/0?stream=NAME.", "URL", repr=False
     )
     stream_env: str | None = described(
         None, "Environment variable with that URL, if there is a password in it.", "name", min_length=1
@@ -28,7 +28,7 @@ class KeysConfig(BaseModel):
         100_000, "Keys to follow at most; beyond, the share is halved.", "keys", gt=0, strict=True
     )
     most_requests: int = described(
-        25_000, "Requests of these in an interval at most; beyond, the share is halved.", "requests", gt=0, strict=True
+        15_000, "Requests of these in an interval at most; beyond, the share is halved.", "requests", gt=0, strict=True
     )
     horizon_seconds: float = described(604_800.0, "When a key that nobody asks for is forgotten.", "s", gt=0)
     settle_seconds: float = described(

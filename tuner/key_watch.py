@@ -72,7 +72,8 @@ class KeyWatch:
         if last is None or self.problem is not None or self._index != state.index + 1:
             return Looked(now_seconds, keys=self._old())
         usd = {arm: one.usd for arm, one in last.arms.items() if not math.isnan(one.usd)}
-        return Looked(now_seconds, keys=self._ghosts.seen(self._viewpoint()), reference_usd=usd)
+        drafts = {name: one.usd for name, one in last.drafts.items() if not math.isnan(one.usd)}
+        return Looked(now_seconds, keys=self._ghosts.seen(self._viewpoint()), reference_usd=usd, drafts=drafts)
 
     def close_until(self, index: int, plan: Plan, now_seconds: float) -> None:
         """Closes the intervals up to that one, as far as the stream has come to their ends. plan: what bound in

@@ -12,9 +12,10 @@ from caches.knobs import KnobSettings
 from caches.target import Arm, Plan, Split
 from envs.interval import total_usd
 from envs.reward import REWARD_GAIN, reward
+from envs.traffic import REQUESTS
 from tuner.arms_now import Role, Wanted, wanted
 from tuner.closing import Closed, close, missed
-from tuner.deciding import Moment, predicted_usd_per_1000
+from tuner.deciding import Moment
 from tuner.limits import limits_memory
 from tuner.live_policies import LivePolicy
 from tuner.records import ControlState, Decision, IntervalRecord, Mode, Phase, Tick, Verdict
@@ -25,7 +26,7 @@ from tuner.standpoint import Rules, Seen
 from tuner.steering import CHALLENGER, CHAMPION, OUT, PROMOTED, SPLIT, Steered, steer
 
 STATIC = "operator's static settings"
-ROLES, SHADOWED = "roles", "shadowed"  # names in ControlState.memory
+ROLES, WANTED = "roles", "wanted"  # names in ControlState.memory
 OTHER = {Arm.CONTROL: Arm.TREATMENT, Arm.TREATMENT: Arm.CONTROL}
 
 
@@ -62,7 +63,7 @@ def next_tick(before: ControlState, seen: Seen, rules: Rules) -> Tick:
     plan = _plan(weighed)
     return Tick(
         state=_state(weighed, plan),
-        intervals=(*_scored(closed, found), *missed(before, seen.index, rules.interval_seconds)),
+        intervals=(*_scored(weighed), *missed(before, seen.index, rules.interval_seconds)),
         decisions=tuple(_decisions(weighed, plan)),
         wishes=weighed.steered.wishes,
         experiments=weighed.steered.experiments,
@@ -90,7 +91,7 @@ def _roles(before: ControlState, seen: Seen, rules: Rules, closed: Closed, regim
     roles, champion = {}, acting(before, seen)
     if champion is not None and before.plan.split.share(home):
         shadowed = rules.mode is Mode.SHADOW
-        settings = _shadowed(before, CHAMPION) if shadowed else None
+        settings = wanted_in(before).get(CHAMPION) if shadowed else None
         replaced = regime.response in (Response.WHATIF, Response.RETRAIN_REQUESTED) and seen.looked.keys.ghosts
         roles[CHAMPION] = Role(
             stand_in(champion) if replaced else champion,
@@ -102,7 +103,7 @@ def _roles(before: ControlState, seen: Seen, rules: Rules, closed: Closed, regim
         )
     if seen.challenger is not None and before.phase in RUNNING and seen.challenger is not champion:
         arm = challenged or (Arm.TREATMENT if before.phase in SPLIT else Arm.CONTROL)
-        settings = _shadowed(before, CHALLENGER) if before.phase is Phase.SHADOW else None
+        settings = wanted_in(before).get(CHALLENGER) if before.phase is Phase.SHADOW else None
         roles[CHALLENGER] = Role(
             seen.challenger,
             Arm.TREATMENT,
@@ -125,11 +126,12 @@ def _remembered(before: ControlState, role: str) -> Mapping[str, Any]:
     return memory if isinstance(memory, Mapping) else {}
 
 
-def _shadowed(before: ControlState, role: str) -> KnobSettings | None:
-    """Where a policy that decides in shadow would have brought the settings by now."""
-    found = before.memory.get(SHADOWED)
-    told = found.get(role) if isinstance(found, Mapping) else None
-    return KnobSettings(**told) if isinstance(told, Mapping) else None
+def wanted_in(state: ControlState) -> dict[str, KnobSettings]:
+    """By role, the settings that policies wanted for the state's interval, whether or not they are in force; of one
+    that decides in shadow, where it would have brought them by now."""
+    found = state.memory.get(WANTED)
+    told = found.items() if isinstance(found, Mapping) else ()
+    return {str(role): KnobSettings(**one) for role, one in told if isinstance(one, Mapping)}
 
 
 # --- what follows -----------------------------------------------------------------------------------------------------
@@ -172,7 +174,7 @@ def _state(weighed: Weighed, plan: Plan) -> ControlState:
         **limits_memory(weighed.rules.knobs),
         **(at_rest(weighed.regime.memory) if steered.turn.move is Move.PROMOTE else weighed.regime.memory),
         ROLES: {name: want.memory for name, want in found.items()},
-        SHADOWED: {name: asdict(want.follows) for name, want in found.items() if _decides_only(name, weighed)},
+        WANTED: {name: asdict(want.follows) for name, want in found.items()},
     }
     return replace(
         before,
@@ -192,11 +194,6 @@ def _state(weighed: Weighed, plan: Plan) -> ControlState:
     )
 
 
-def _decides_only(role: str, weighed: Weighed) -> bool:
-    in_shadow = role == CHALLENGER and weighed.steered.turn.place.phase is Phase.SHADOW
-    return weighed.rules.mode is Mode.SHADOW or in_shadow
-
-
 def _went_well(closed: Closed, found: Mapping[str, Wanted]) -> bool:
     """Whether the interval's plan is one to go back to: all of it is known and no guardrail has anything against it."""
     known = bool(closed.records) and all(record.window is not None for record in closed.records.values())
@@ -206,16 +203,17 @@ def _went_well(closed: Closed, found: Mapping[str, Wanted]) -> bool:
 # --- what is told of it -----------------------------------------------------------------------------------------------
 
 
-def _scored(closed: Closed, found: Mapping[str, Wanted]) -> Iterator[IntervalRecord]:
-    """With the reward, in the unit of the policy that acted in the arm, or else of one that was there."""
-    for arm, record in closed.records.items():
-        want = next((one for one in found.values() if one.role.seen_on is arm), None)
+def _scored(weighed: Weighed) -> Iterator[IntervalRecord]:
+    """With the reward, as in training: against the policy's reference on the same requests, by ghosts of all keys."""
+    reference = weighed.seen.looked.keys.reference_usd
+    for arm, record in weighed.closed.records.items():
+        want = next((one for one in weighed.found.values() if one.role.seen_on is arm), None)
         scale = None if want is None else want.role.policy.bundle.scale
-        if scale is None or record.reference_usd is None or arm not in closed.rows:
+        if scale is None or arm not in weighed.closed.rows:
             yield record
             continue
-        cost = np.array([float(total_usd(closed.rows[arm])), record.reference_usd]) / record.share
-        score = float(reward(cost[1], cost[0], scale.interval_usd / REWARD_GAIN))
+        cost = np.array(float(total_usd(weighed.closed.rows[arm])) / record.share)
+        score = float(reward(np.array(reference), cost, scale.interval_usd / REWARD_GAIN))
         yield replace(record, reward=score if np.isfinite(score) else None)
 
 
@@ -247,8 +245,20 @@ def _decision(weighed: Weighed, plan: Plan, arm: Arm, want: Wanted, in_shadow: b
         reasons=(*_why_held(weighed), *want.reasons, weighed.steered.turn.reason),
         proposed=want.proposal.proposed,
         limited=limited,
-        predicted_usd_per_1000=predicted_usd_per_1000(limited, plan.control, seen.looked.keys, weighed.rules.knobs),
+        predicted_usd_per_1000=_predicted(want, weighed),
     )
+
+
+def _predicted(want: Wanted, weighed: Weighed) -> float | None:
+    """USD that the policy's settings would have saved per 1,000 requests in the interval that is over, had all keys had
+    them, against the control's. None where no ghost followed both."""
+    looked, plan = weighed.seen.looked, weighed.before.plan
+    role = CHALLENGER if want.role.arm is Arm.TREATMENT else CHAMPION
+    arms = [arm for arm in Arm if plan.split.share(arm)]
+    draft, requests = looked.drafts.get(role), float(looked.keys.traffic[REQUESTS])
+    if draft is None or not requests > 0.0 or any(arm not in looked.reference_usd for arm in arms):
+        return None
+    return 1000.0 * (sum(looked.reference_usd[arm] for arm in arms) - draft) / requests
 
 
 def _static(weighed: Weighed, plan: Plan, arm: Arm) -> Decision:

@@ -22,7 +22,6 @@ from traces.access.stream_log import stream_place
 from tuner.config import TunerConfig
 from tuner.control import ControlLoop, Ticked
 from tuner.daemon import Daemon, Pace
-from tuner.experiment import ExperimentDesign
 from tuner.key_stream import KeyStream
 from tuner.key_stream_parquet import ParquetKeys
 from tuner.key_stream_redis import RedisKeys, StreamPosition
@@ -42,6 +41,7 @@ from tuner.regime import RegimeWatch
 from tuner.standpoint import Rules
 from tuner.watching import LiveWatch, ReadAhead
 
+DAY_SECONDS = 86_400.0
 Told = Callable[[Ticked, float], None]
 
 
@@ -98,7 +98,8 @@ def started(
         if page is not None:
             closing.callback(page.close)
             told = _both(told, Meter(ledger, page, terms_of(rules), seen).told)
-        pace = Pace(config.control.poll_seconds, config.control.refresh_seconds)
+        control = config.control
+        pace = Pace(control.poll_seconds, control.refresh_seconds, control.keep_days * DAY_SECONDS)
         daemon = Daemon(loop, policies, watch, pace, clocks.unix, clocks.ticks, told)
         return Started(daemon, ledger, cache, closing.pop_all())
 
@@ -112,7 +113,7 @@ def rules_of(config: TunerConfig, knobs: KnobSpace, interval_seconds: float) -> 
         LivePrices.of(config.prices, config.constraints, profile, config.serving),
         config.guardrails.within(config.constraints),
         config.rollout,
-        lambda name: ExperimentDesign(salt=name),
+        lambda name: config.experiment.model_copy(update={"salt": config.experiment.salt or name}),
         RegimeWatch(config.regime, interval_seconds),
     )
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from tuner.closing import Looked
 from tuner.key_watch import KeyWatch
+from tuner.next_tick import wanted_in
 from tuner.records import ControlState
 from tuner.signals import Signal, SignalSource, missing
 
@@ -61,7 +62,11 @@ class LiveWatch:
         return {} if self._signals is None else self._signals.now(now_seconds)
 
     def keys(self, state: ControlState, now_seconds: float) -> Looked:
-        return Looked(now_seconds) if self._keys is None else self._keys.keys(state, now_seconds)
+        """With ghosts of what each policy wanted in the interval, whether or not that was in force."""
+        if self._keys is None:
+            return Looked(now_seconds)
+        self._keys.drafts = wanted_in(state)
+        return self._keys.keys(state, now_seconds)
 
     def start(self) -> None:
         if self._signals is not None:

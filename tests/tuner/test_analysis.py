@@ -240,7 +240,7 @@ def test_a_split_that_does_not_split_is_an_error() -> None:
 
 @pytest.mark.parametrize("covariate", [True, False])
 @pytest.mark.parametrize(
-    ("experiments", "every"), [(12, 8), pytest.param(150, 1, marks=pytest.mark.slow)], ids=["few", "many"]
+    ("experiments", "every"), [(12, 8), pytest.param(60, 2, marks=pytest.mark.slow)], ids=["few", "many"]
 )
 def test_looking_again_and_again_is_rarely_wrong(covariate: bool, experiments: int, every: int) -> None:
     """A/A experiments whose luck drifts as a random walk; ghosts know it, or the standard error is doubled."""

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from caches.knobs import KnobSettings
 from caches.target import Arm, CacheUnavailable, Plan, Split
-from tests.tuner.loops import LARGE, SECONDS, SMALL, STATIC, Bench, Crash, HandPolicies, near, policy, rules
-from tuner.control import Did
+from envs.traffic import FEATURES, REQUESTS
+from tests.tuner.loops import LARGE, SECONDS, SMALL, STATIC, Bench, Blind, Crash, HandPolicies, near, policy, rules
+from tuner.closing import Looked
+from tuner.control import ControlLoop, Did
 from tuner.ledger import DecisionFilter
-from tuner.records import Mode, Outcome, Phase, Verdict, WishKind
+from tuner.live_sight import KeysSeen
+from tuner.next_tick import wanted_in
+from tuner.records import ControlState, Mode, Outcome, Phase, Verdict, WishKind
 
 MEMORY = Path("/dev/shm")
 NOBODY = Plan(Split(), STATIC, STATIC)
@@ -185,6 +190,45 @@ def test_a_stop_of_another_experiment_comes_too_late(folder: Path) -> None:
     answers = {one.id: one.answer for one in bench.ledger.wishes("shadow")}
     assert answers[(wish.id or 0) - 1] == "The challenger is version 7, not 8; give version 8 the alias first."
     assert answers[wish.id] == "A challenger is there: it decides in shadow."
+
+
+@dataclass
+class Predicting(Blind):
+    """Ghosts say what the control settings cost on an interval's requests, and what the challenger's would have."""
+
+    control_usd: float
+    challenger_usd: float
+
+    def keys(self, state: ControlState, now_seconds: float) -> Looked:
+        traffic = np.full(len(FEATURES), np.nan)
+        traffic[REQUESTS] = 300.0
+        keys = replace(KeysSeen.nothing(), traffic=traffic)
+        drafts = dict.fromkeys(wanted_in(state), self.challenger_usd)
+        return Looked(now_seconds, keys=keys, reference_usd={Arm.CONTROL: self.control_usd}, drafts=drafts)
+
+
+def watched(folder: Path, challenger_usd: float) -> Bench:
+    """A challenger that decides in shadow for long, beside ghosts."""
+    slow = rules().rollout.model_copy(update={"shadow_intervals": 50})
+    bench = Bench(folder, rules(rollout=slow), HandPolicies(None, policy(7, LARGE)))
+    watch = Predicting(0.03, challenger_usd)
+    bench.loop = ControlLoop(bench.cache, bench.ledger, bench.policies, watch, bench.rules, "one", 2.0 * SECONDS)
+    return bench
+
+
+def test_what_a_challenger_would_have_saved_is_written_down(folder: Path) -> None:
+    bench = watched(folder, challenger_usd=0.027)
+    bench.run(14)
+    (last,) = bench.ledger.decisions("shadow", DecisionFilter(arm=Arm.TREATMENT, limit=1))
+    assert last.predicted_usd_per_1000 == pytest.approx(0.01)  # 0.003 USD on 300 requests
+    assert bench.state.phase is Phase.SHADOW  # a prediction is no proof, and hurries nothing
+
+
+def test_a_challenger_that_ghosts_foresee_to_cost_more_gets_no_keys(folder: Path) -> None:
+    bench = watched(folder, challenger_usd=0.033)
+    bench.run(14)
+    assert bench.state.phase is Phase.ROLLED_BACK
+    assert {one.share for one in bench.ledger.intervals("shadow", 0, 99)} == {1.0}
 
 
 def test_kill_restores_the_operators_settings_inside_the_interval(folder: Path) -> None:

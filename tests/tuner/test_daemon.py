@@ -30,7 +30,7 @@ def folder() -> Iterator[Path]:
 def daemon(bench: Bench, told: Callable[[Ticked, float], None], registry: Registry) -> Daemon:
     """It finds nothing in the registry; policies come from the bench."""
     nobody = RegistryPolicies(registry, KNOBS, SECONDS)
-    pace = Pace(poll_seconds=0.01, refresh_seconds=60.0)
+    pace = Pace(poll_seconds=0.01, refresh_seconds=60.0, keep_seconds=1e6)
     return Daemon(bench.loop, nobody, LiveWatch(), pace, lambda: bench.now, time.perf_counter, told)
 
 

@@ -146,7 +146,7 @@ class Daemons(RuleBasedStateMachine):
         assert (there and (there.holder, there.fence)) == (self.last and (self.last.holder, self.last.fence))
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [20, pytest.param(400, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
 def test_whatever_clocks_do_one_daemon_at_most_commits_each_interval(examples: int) -> None:
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         RIG.ledger = open_ledger("sqlite:///setpoint.db", Path(folder), skew_seconds=SKEW)
