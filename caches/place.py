@@ -50,6 +50,10 @@ class Place:
         self._ttl_seconds: float | None = None
 
     @property
+    def slow_seconds(self) -> float | None:
+        return self._slow_seconds
+
+    @property
     def at_once(self) -> bool:
         return self._slow_seconds is None
 

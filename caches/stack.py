@@ -49,11 +49,12 @@ class Served:
 
 Call = Callable[[Flight[Served]], Awaitable[Answer]]
 Watch = Callable[[Flight[Served]], None]
+Look = Callable[[Place, RequestKey, float], Awaitable[Found | None]]
 
 
 class Stack:
     """places: from the top. lease: left alone for a while when it fails. clock: Unix time. ticks: one that is never
-    set."""
+    set. look: how a place is asked, for who wants to watch that."""
 
     def __init__(
         self,
@@ -63,8 +64,9 @@ class Stack:
         clock: Callable[[], float] = time.time,
         seed: int = 0,
         ticks: Callable[[], float] = time.monotonic,
+        look: Look = Place.lookup,
     ) -> None:
-        self.places, self._rules = tuple(places), rules
+        self.places, self._rules, self._ask = tuple(places), rules, look
         self._lease = None if lease is None else LeaseBreaker(lease, ticks=ticks)
         self._clock, self._random = clock, random.Random(seed)
         self._flights: Flights[Served] = Flights()
@@ -101,7 +103,7 @@ class Stack:
         self, key: RequestKey, max_age_seconds: float | None, depth: int, passage: Passage | None
     ) -> Served | None:
         now, place = self._clock(), self.places[depth]
-        found = await place.lookup(key, now)
+        found = await self._ask(place, key, now)
         if found is None:
             return None
         age = now - found.answer.written_seconds

@@ -49,8 +49,11 @@ class Answering:
         upkeep: Upkeep,
         warming: GatewayWarming,
     ) -> None:
-        self._settings, self._clock, self._warming = service.settings, service.clock, warming
+        self._settings, self._clock = service.settings, service.clock
         self._upstream, self._passing, self._upkeep = upstream, passing, upkeep
+        stages = service.stages
+        self._asked_of = asked_of if stages is None else stages.keyed(asked_of)
+        self._fetch = warming.fetch if stages is None else stages.fetching(warming.fetch)
 
     async def answer(self, endpoint: Endpoint, request: Request) -> Response:
         visit = visit_of(request)
@@ -58,7 +61,8 @@ class Answering:
         rules = self._settings.rules_of(partition.namespace)
         wishes = wishes_of(request).within(rules.ttl_seconds)
         raw = await read_body(request, self._settings.largest_body_bytes)
-        asked = visit.asked = asked_of(endpoint, raw, partition, rules.key_rules, wishes) if rules.cached else None
+        key_rules = rules.key_rules
+        asked = visit.asked = self._asked_of(endpoint, raw, partition, key_rules, wishes) if rules.cached else None
         visit.is_read = True
         if asked is None:
             with telling(BYPASS):
@@ -71,7 +75,7 @@ class Answering:
             return await (self._streamed if asked.streamed else self._whole)(request, asked, call)
 
     async def _whole(self, request: Request, asked: Asked, call: BackendCall) -> Response:
-        fetching = self._warming.fetch(asked, call)
+        fetching = self._fetch(asked, call)
         try:
             served = await unless_gone(request, self._in_time(fetching))
         except NotStored as error:
@@ -83,7 +87,7 @@ class Answering:
         return _with(Response(served.answer.body, 200, said_of(served), "application/json"), asked.key, call.returned)
 
     async def _streamed(self, request: Request, asked: Asked, call: BackendCall) -> Response:
-        feed = Feed(asked, lambda watch: self._warming.fetch(asked, call, watch))
+        feed = Feed(asked, lambda watch: self._fetch(asked, call, watch))
         visit, opened = visit_of(request), False
         visit.feed = feed
         try:

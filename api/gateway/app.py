@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route
 
-from api.gateway import access_log
+from api.gateway import access_log, stages
 from api.gateway.access import check_metrics, tenant_of
 from api.gateway.admin import Admin
 from api.gateway.answering import BYPASS, CACHE_HEADER, Answering, telling
@@ -26,6 +26,7 @@ from api.gateway.metrics import CONTENT_TYPE, GatewayMetrics, tier_counts
 from api.gateway.passing import PassThrough
 from api.gateway.semantic_report import SemanticCollector
 from api.gateway.service import GatewayService
+from api.gateway.stage_metrics import StageMetrics
 from api.gateway.upkeep import Upkeep
 from api.gateway.upstream import Upstream
 from api.gateway.warming import GatewayWarming
@@ -46,7 +47,12 @@ def create_gateway(service: GatewayService) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        async with access_log.running(service.access_log), gateway.upkeep.running(), gateway.warming.running():
+        async with (
+            stages.running(service.stages),
+            access_log.running(service.access_log),
+            gateway.upkeep.running(),
+            gateway.warming.running(),
+        ):
             yield
 
     cached = {endpoint.value: gateway.cached(endpoint) for endpoint in Endpoint}
@@ -93,6 +99,8 @@ class _Gateway:
             self._metrics.registry.register(ArmsCollector(self.arms))
         if self.upkeep.verifying is not None:
             self._metrics.registry.register(SemanticCollector(self.upkeep.verifying))
+        if service.stages is not None:
+            service.stages.timed = StageMetrics(self._metrics.registry, service.stages.budget).timed
         self._passing = PassThrough(self._upstream, service.settings, self.warming.load)
         self._answering = Answering(service, self._upstream, self._passing, self.upkeep, self.warming)
 
@@ -100,6 +108,8 @@ class _Gateway:
         answer: Handler = partial(self._answering.answer, endpoint)
         if self.arms is not None:
             answer = self.arms.counting.handling(answer)
+        if self._service.stages is not None:
+            answer = self._service.stages.handling(endpoint, answer)
         return self.timed(endpoint.value, access_log.logging(self._service.access_log, self._service.clock, answer))
 
     def timed(self, name: str, handler: Handler) -> Handler:

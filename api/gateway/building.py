@@ -9,9 +9,13 @@ from api.gateway.building_semantic import SOCKET_SECONDS, semantic_parts
 from api.gateway.config import NamespaceConfig, ServeConfig
 from api.gateway.config_access_log import access_log_of
 from api.gateway.config_tiers import CASSANDRA, DISK, MEMORY, REDIS, SEMANTIC, CassandraConfig, RedisConfig
+from api.gateway.config_tracing import TracingConfig
 from api.gateway.config_warming import warming_of
 from api.gateway.service import GatewayService
 from api.gateway.settings import GatewaySettings, KeyHolder, NamespaceRules
+from api.gateway.stage_budget import budget_of, limited
+from api.gateway.stages import Stages
+from api.gateway.tracing import tracing_of
 from api.gateway.upstream import upstream_client
 from caches.errors import InputError
 from caches.keys.by_name import ByName
@@ -19,7 +23,7 @@ from caches.place import Place
 from caches.routing import Routing
 from caches.semantic.shared import SharedSemanticTier
 from caches.semantic.tier import SemanticTier
-from caches.stack import Stack
+from caches.stack import Look, Stack
 from caches.tiers.cassandra import CassandraTier
 from caches.tiers.cassandra_connection import CassandraConnection
 from caches.tiers.disk import DiskTier
@@ -73,10 +77,13 @@ def built(config: ServeConfig, source: str, environ: Mapping[str, str]) -> Built
         parts.places[SEMANTIC] = semantic.place
         if semantic.lease is not None:
             parts.leases[SEMANTIC] = semantic.lease
-    routing = _routing(config, parts, source)
+    stages = _stages(config.tracing, parts)
+    routing = _routing(config, parts, source, Place.lookup if stages is None else stages.look)
     log = access_log_of(config.access_log, lambda name, key: _secret(name, f"{source}, access_log.{key}", environ))
     checker = None if semantic is None else semantic.checker
-    service = GatewayService(settings, routing, upstream_client(settings), checker=checker, access_log=log, tuned=tuned)
+    service = GatewayService(
+        settings, routing, upstream_client(settings), checker=checker, access_log=log, tuned=tuned, stages=stages
+    )
     return Built(config, service, parts.places, None if semantic is None else semantic.tier)
 
 
@@ -135,7 +142,14 @@ def _add_cassandra(parts: _Parts, section: CassandraConfig, source: str, environ
     parts.places[CASSANDRA] = Place(tier, section.slow_seconds, admission=section.admission)
 
 
-def _routing(config: ServeConfig, parts: _Parts, source: str) -> Routing:
+def _stages(section: TracingConfig, parts: _Parts) -> Stages | None:
+    tracing = tracing_of(section)
+    if tracing is None:
+        return None
+    return Stages(tracing, budget_of(section.objective_ms / 1000.0, list(map(limited, parts.places.values()))))
+
+
+def _routing(config: ServeConfig, parts: _Parts, source: str, look: Look) -> Routing:
     """One stack for each set of tiers, however many namespaces use it. Who names none asks none: it has no stack."""
     every = tuple(parts.places)
     chosen: dict[str, tuple[str, ...]] = {}
@@ -144,13 +158,13 @@ def _routing(config: ServeConfig, parts: _Parts, source: str) -> Routing:
             if tier not in parts.places:
                 raise InputError(f"{source}, namespaces.{name}.tiers: got {tier!r}, expected of {', '.join(every)}")
         chosen[name] = tuple(tier for tier in every if tier in section.tiers) if section.tiers else every
-    stacks = {tiers: _stack(tiers, parts) for tiers in {every, *chosen.values()}}
+    stacks = {tiers: _stack(tiers, parts, look) for tiers in {every, *chosen.values()}}
     return Routing(ByName({name: stacks[tiers] for name, tiers in chosen.items()}, stacks[every]))
 
 
-def _stack(tiers: tuple[str, ...], parts: _Parts) -> Stack:
+def _stack(tiers: tuple[str, ...], parts: _Parts, look: Look) -> Stack:
     lease = next((parts.leases[tier] for tier in tiers if tier in parts.leases), None)
-    return Stack([parts.places[tier] for tier in tiers], lease=lease)
+    return Stack([parts.places[tier] for tier in tiers], lease=lease, look=look)
 
 
 def _secret(variable: str | None, place: str, environ: Mapping[str, str]) -> str | None:

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from api.gateway.config_access_log import AccessLogConfig
 from api.gateway.config_knobs import SECTION, seconds
 from api.gateway.config_tiers import TiersConfig
+from api.gateway.config_tracing import TracingConfig
 from api.gateway.config_tuning import TuningConfig
 from api.gateway.config_warming import WarmingConfig
 from api.gateway.settings import HASH, Role
@@ -133,6 +134,7 @@ class ServeConfig(BaseModel):
     access_log: AccessLogConfig = AccessLogConfig()
     warming: WarmingConfig = WarmingConfig()
     tuning: TuningConfig = TuningConfig()
+    tracing: TracingConfig = TracingConfig()
     namespaces: dict[str, NamespaceConfig] = described({}, "Sections of namespaces.", "table")
 
     @field_validator("namespaces", mode="before")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from api.gateway.settings import GatewaySettings
+from api.gateway.stages import Stages
 from api.gateway.upstream import Client
 from caches.routing import Routing
 from caches.semantic.checking import HitChecker
@@ -19,8 +20,8 @@ from traces.access.log import AccessLog
 class GatewayService:
     """stack: of all namespaces, or the routing to those that they have. client: of the backend, as `upstream_client`
     makes it. clock: Unix time, the stack's. checker: of hits by meaning, where there are any. access_log: not started
-    yet. tuned: the tier of the stack that is tuned, if any. The application closes stack, client and log when it shuts
-    down."""
+    yet. tuned: the tier of the stack that is tuned, if any. stages: for spans, which the stack tells them too; None for
+    none. The application closes stack, client, log and the tracer of the stages when it shuts down."""
 
     settings: GatewaySettings
     stack: Stack | Routing
@@ -29,3 +30,4 @@ class GatewayService:
     checker: HitChecker | None = None
     access_log: AccessLog | None = None
     tuned: SplitTier | None = None
+    stages: Stages | None = None

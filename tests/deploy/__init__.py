@@ -1,0 +1,1 @@
+"""What is in deploy/, held to what it is for."""
