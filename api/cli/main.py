@@ -70,7 +70,7 @@ COMMANDS: dict[str, Entry | Group] = {
     "rollback": Entry("api.cli.wishes", "rollback", "End the experiment and keep its challenger out."),
     "release": Entry("api.cli.wishes", "release", "Forget a rollback."),
     "kill": Entry("api.cli.wishes", "kill", "Restore the operator's static settings at once."),
-    "api": Entry("api.cli.api", "api", "What the tuner did and saved, as a page and as a REST interface."),
+    "api": Entry("api.cli.api", "api", "What the tuner did and saved, as a page and as REST."),
     "hash-key": Entry("api.cli.hash_key", "hash_key", "The hash of an API key, for the settings of a gateway."),
     "emulate": Entry("api.cli.emulate", "emulate", "An OpenAI-compatible backend in which no model runs."),
 }

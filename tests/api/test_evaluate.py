@@ -31,9 +31,9 @@ from caches.errors import InputError, Mismatch, NotFound
 from caches.knobs import KnobSettings
 from envs.observation import OBSERVATION_VERSION, SIZE
 from envs.world import World
-from tests.stores import FirstUse
 from tests.api.html_pages import HtmlPage
 from tests.envs.worlds import random_trace
+from tests.stores import FirstUse
 from traces.store import open_trace, save_trace
 from tuner.config import load_tuner_config
 from tuner.problem import problem_of, split_of
