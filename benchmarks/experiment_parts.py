@@ -16,9 +16,9 @@ from caches.target import Arm
 from envs.interval import column, total_usd
 from tuner.analysis import AnalysisPlan, compare
 from tuner.experiment import ExperimentDesign
-from tuner.pairs import cost_differences, pairs_of
+from tuner.judging.pairs import cost_differences, pairs_of
+from tuner.judging.shadow_arms import ShadowArm, key_points
 from tuner.records import Outcome
-from tuner.shadow_arms import ShadowArm, key_points
 
 Array = NDArray[Any]
 LEAD_IN, TREATED = 24, 96

@@ -17,9 +17,9 @@ from envs.interval import NAMES, total_usd
 from envs.reward import CAUSES
 from envs.world import World
 from tuner.experiment import choose_salt
+from tuner.judging.sample_ratio import concentration
+from tuner.judging.shadow_arms import BOUNDS, ArmRows, ShadowArm, key_costs, key_points, keys_of, sampled
 from tuner.records import IntervalRecord
-from tuner.sample_ratio import concentration
-from tuner.shadow_arms import BOUNDS, ArmRows, ShadowArm, key_costs, key_points, keys_of, sampled
 
 Array = NDArray[Any]
 Records = tuple[list[IntervalRecord], list[IntervalRecord]]

@@ -18,7 +18,7 @@ from envs.interval import column
 from envs.observation import LIMIT, names
 from envs.world import World
 from tuner.config import TunerConfig, load_tuner_config
-from tuner.objectives import Objectives
+from tuner.guards.objectives import Objectives
 from tuner.problem import make_problem, split_of
 from tuner.regime import FEATURES, RegimeWatch, TrafficFeatures
 from tuner.regime_section import RegimeConfig

@@ -18,10 +18,10 @@ from caches.knobs import KnobSettings
 from caches.target import Arm, ArmCounters, Counted, Histogram, Plan, Split, Standing
 from envs.interval import NAMES
 from tuner.ledger import DecisionFilter, Lease, Ledger
-from tuner.ledger_database import opened
-from tuner.ledger_rows import decision_row, interval_row
-from tuner.ledger_sql import open_ledger
-from tuner.ledger_tables import DECISIONS, INTERVALS
+from tuner.ledgers.database import opened
+from tuner.ledgers.rows import decision_row, interval_row
+from tuner.ledgers.sql import open_ledger
+from tuner.ledgers.tables import DECISIONS, INTERVALS
 from tuner.records import ControlState, Decision, IntervalRecord, Mode, Tick, Verdict
 
 CACHE, START, STEP_SECONDS = "gateway", 1_790_000_000.0, 60.0

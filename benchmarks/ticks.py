@@ -22,9 +22,9 @@ from envs.journal import Batch
 from envs.reward import Constraints, Prices, tariff_of
 from envs.serving import Serving, backend_of, load_profile
 from tuner.config import TunerConfig
-from tuner.key_stream import Pending
-from tuner.key_view import GhostRules, Viewpoint
-from tuner.live_ghosts import LiveGhosts
+from tuner.keys.ghosts import LiveGhosts
+from tuner.keys.stream import Pending
+from tuner.keys.view import GhostRules, Viewpoint
 
 Array = NDArray[Any]
 

@@ -11,7 +11,7 @@ from api.cli.main import app
 from api.cli.reference import cli_reference
 from api.gateway.config import serve_reference
 from tuner.config import config_reference
-from tuner.signal_reference import signal_reference
+from tuner.prometheus.reference import signal_reference
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("caches", "traces", "envs", "agents", "tuner", "api")

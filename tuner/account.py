@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from caches.target import Arm, Histogram
 from envs.reward import CAUSES
-from tuner.quantile_test import quantile
+from tuner.judging.quantile_test import quantile
 from tuner.records import IntervalRecord
 
 P99 = 0.99

@@ -1,7 +1,7 @@
 """Which arm is better: cost per request interval by interval, guard metrics, and whether the arms can be compared.
 
 May be asked after every interval: a false BETTER or WORSE stays rarer than `alpha` however often one looks
-(tuner/confidence_sequence.py). What is compared, with what adjustments, and why: docs/experiments.md.
+(tuner/judging/confidence_sequence.py). What is compared, with what adjustments, and why: docs/experiments.md.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caches.errors import InputError
-from tuner.analysis_text import Findings, Guarded, cost_sentence, guard_sentence, numbers_of, ratio_sentence
-from tuner.confidence_sequence import prior_information
 from tuner.experiment import ExperimentDesign
-from tuner.guard_metrics import GuardMetric, Latencies, guard_metrics, latencies_of
-from tuner.paired import NO_EFFECT, Assumed, Effect, Series, batch_length, batched, effect
-from tuner.pairs import Pairs, cost_differences, pairs_of
+from tuner.judging.analysis_text import Findings, Guarded, cost_sentence, guard_sentence, numbers_of, ratio_sentence
+from tuner.judging.confidence_sequence import prior_information
+from tuner.judging.guard_metrics import GuardMetric, Latencies, guard_metrics, latencies_of
+from tuner.judging.paired import NO_EFFECT, Assumed, Effect, Series, batch_length, batched, effect
+from tuner.judging.pairs import Pairs, cost_differences, pairs_of
+from tuner.judging.sample_ratio import Ratio, sample_ratio
 from tuner.records import IntervalRecord, Outcome
-from tuner.sample_ratio import Ratio, sample_ratio
 
 Array = NDArray[Any]
 DRIFT = (

@@ -15,8 +15,8 @@ from tuner.api_sections import ApiConfig
 from tuner.config_loader import find_config_file, load_config
 from tuner.control_section import ControlConfig
 from tuner.experiment import ExperimentDesign
+from tuner.guards.objectives import Objectives
 from tuner.key_section import KeysConfig
-from tuner.objectives import Objectives
 from tuner.regime_section import RegimeConfig
 from tuner.rollout_section import RolloutConfig
 from tuner.section_reference import section_reference

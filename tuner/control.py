@@ -2,11 +2,11 @@
 says what is left to do, so a crash between any two steps is resolved by the next call, of this daemon or another.
 
 1. Wishes of people are read from the ledger.                        tuner/ledger.py
-2. The interval that is over is closed, for both arms.               tuner/closing.py
+2. The interval that is over is closed, for both arms.               tuner/loop/closing.py
 3. Guardrails judge it.                                              tuner/guardrails.py
-4. It is scored against the reference.                               tuner/next_tick.py
-5. The rollout goes on, waits or goes back.                          tuner/steering.py, tuner/rollout.py
-6. Policies decide, within limits.                                   tuner/deciding.py, tuner/arms_now.py
+4. It is scored against the reference.                               tuner/loop/next_tick.py
+5. The rollout goes on, waits or goes back.                          tuner/loop/steering.py, tuner/rollout.py
+6. Policies decide, within limits.                                   tuner/loop/deciding.py, tuner/loop/arms_now.py
 7. All of that is written down, in one transaction.                  tuner/ledger.py
 8. The cache is told, and what it took is written down.              tuner/control.py
 """
@@ -20,16 +20,16 @@ from enum import StrEnum
 from typing import Protocol
 
 from caches.target import Arm, CacheUnavailable, Fenced, LiveCache, Plan, Split, Standing
-from tuner.closing import Looked
-from tuner.experiments import Running
 from tuner.ledger import DecisionFilter, Lease, LeaseLost, Ledger
-from tuner.limits import limits_memory
-from tuner.live_policies import Policies
-from tuner.next_tick import next_tick
+from tuner.loop.closing import Looked
+from tuner.loop.experiments import Running
+from tuner.loop.limits import limits_memory
+from tuner.loop.next_tick import next_tick
+from tuner.loop.policies import Policies
+from tuner.loop.standpoint import Rules, Seen
+from tuner.loop.steering import PROMOTED
 from tuner.records import ControlState, IntervalRecord, Mode, Phase, Tick, WishKind
 from tuner.signals import Signal
-from tuner.standpoint import Rules, Seen
-from tuner.steering import PROMOTED
 
 WHOLE = ("utilisation", "vram_ratio", "mean_wait_seconds")  # signals that are the same for both arms: of the backends
 MOST_PREDICTED = 500  # shadow intervals that are looked back at

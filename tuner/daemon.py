@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from caches.target import Arm
 from tuner.control import ControlLoop, Did, Ticked
 from tuner.ledger import LedgerUnavailable
-from tuner.live_policies import RegistryPolicies
+from tuner.loop.policies import RegistryPolicies
+from tuner.loop.watching import LiveWatch
 from tuner.records import ControlState
-from tuner.watching import LiveWatch
 
 log = logging.getLogger("setpoint.tuner")
 

@@ -139,7 +139,11 @@ class ExperimentDesign(BaseModel):
     )
     margins: Margins = Margins()
     concentration: float | None = Field(
-        None, gt=0, le=1, description="Of past traffic, tuner/sample_ratio.py.", json_schema_extra={"unit": "ratio"}
+        None,
+        gt=0,
+        le=1,
+        description="Of past traffic, judging/sample_ratio.py.",
+        json_schema_extra={"unit": "ratio"},
     )
     luck_ratio: float | None = Field(
         None,

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from caches.knobs import KNOB_NAMES
-from tuner.freeze import frozen_until
-from tuner.guardrail_texts import amount, amounts
-from tuner.objective_guardrails import errors, memory, p99_latency, p99_ttft, staleness, vram, wrong_hits
-from tuner.objectives import Objectives
+from tuner.guards.freeze import frozen_until
+from tuner.guards.objective_guardrails import errors, memory, p99_latency, p99_ttft, staleness, vram, wrong_hits
+from tuner.guards.objectives import Objectives
+from tuner.guards.situation import Finding, Memory, Situation, known
+from tuner.guards.texts import amount, amounts
 from tuner.records import Verdict
-from tuner.situation import Finding, Memory, Situation, known
 
 SEVERITY = (Verdict.ALLOW, Verdict.HOLD, Verdict.ROLLBACK)
 ROUNDING = 1e-9  # of a knob's range

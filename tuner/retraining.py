@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from tuner.loop.regime_now import RETRAIN
 from tuner.records import ControlState
-from tuner.regime_now import RETRAIN
 
 log = logging.getLogger("setpoint.tuner")
 NICE = 10  # the machine may serve traffic

@@ -10,7 +10,7 @@ from caches.errors import InputError, NotFound
 from caches.knobs import KnobSpace
 from caches.target import Arm
 from tuner.ledger import DecisionFilter, Lease, Ledger
-from tuner.limits import limits_of
+from tuner.loop.limits import limits_of
 from tuner.records import (
     ControlState,
     Decision,

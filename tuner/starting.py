@@ -22,24 +22,24 @@ from traces.access.stream_log import stream_place
 from tuner.config import TunerConfig
 from tuner.control import ControlLoop, Ticked
 from tuner.daemon import Daemon, Pace
-from tuner.key_stream import KeyStream
-from tuner.key_stream_parquet import ParquetKeys
-from tuner.key_stream_redis import RedisKeys, StreamPosition
-from tuner.key_view import GhostRules, Viewpoint
-from tuner.key_watch import KeyWatch
+from tuner.exporting.metering import Meter, Overheard
+from tuner.exporting.metrics import Terms as MetricTerms
+from tuner.exporting.page import MetricsPage
+from tuner.keys.ghosts import LiveGhosts
+from tuner.keys.parquet_files import ParquetKeys
+from tuner.keys.redis_stream import RedisKeys, StreamPosition
+from tuner.keys.stream import KeyStream
+from tuner.keys.view import GhostRules, Viewpoint
+from tuner.keys.watch import KeyWatch
 from tuner.ledger import Ledger
-from tuner.ledger_sql import open_ledger
-from tuner.live_cache import live_cache, secret
-from tuner.live_ghosts import LiveGhosts
-from tuner.live_policies import RegistryPolicies
-from tuner.metering import Meter, Overheard
-from tuner.metrics import Terms as MetricTerms
-from tuner.metrics_page import MetricsPage
-from tuner.prometheus_signals import prometheus_signals
+from tuner.ledgers.sql import open_ledger
+from tuner.live.named import live_cache, secret
+from tuner.loop.policies import RegistryPolicies
+from tuner.loop.standpoint import Rules
+from tuner.loop.watching import LiveWatch, ReadAhead
+from tuner.prometheus.source import prometheus_signals
 from tuner.records import Mode
 from tuner.regime import RegimeWatch
-from tuner.standpoint import Rules
-from tuner.watching import LiveWatch, ReadAhead
 
 DAY_SECONDS = 86_400.0
 Told = Callable[[Ticked, float], None]

@@ -17,7 +17,7 @@ from api.cli.registry import open_registry
 from caches.errors import InputError
 from tuner.api_sections import ApiConfig, is_loopback
 from tuner.config import TunerConfig, load_tuner_config
-from tuner.ledger_sql import open_ledger
+from tuner.ledgers.sql import open_ledger
 from tuner.service import TunerService
 
 try:

@@ -18,7 +18,7 @@ from api.cli.exit_codes import ExitCode
 from api.cli.main import app
 from api.gateway.config import serve_reference
 from tuner.config import config_reference
-from tuner.signal_reference import signal_reference
+from tuner.prometheus.reference import signal_reference
 
 if TYPE_CHECKING:
     from typer._click import Command, Context

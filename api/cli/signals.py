@@ -20,7 +20,7 @@ from tuner.signal_sections import SignalsConfig
 from tuner.signals import SIGNALS, Signal
 
 try:
-    from tuner.prometheus_signals import Asked, PrometheusSignals, prometheus_signals
+    from tuner.prometheus.source import Asked, PrometheusSignals, prometheus_signals
 except ModuleNotFoundError as error:
     if error.name not in {"prometheus_api_client", "promql_parser"}:
         raise

@@ -20,7 +20,7 @@ from api.cli.output import print_json, result_console
 from caches.target import Arm
 from tuner.account import usd_per_1000
 from tuner.config import load_tuner_config
-from tuner.ledger_sql import open_ledger
+from tuner.ledgers.sql import open_ledger
 from tuner.records import Decision, IntervalRecord
 from tuner.service import Status, TunerService
 

@@ -17,8 +17,8 @@ from caches.target import LiveCache
 from tuner.config import load_tuner_config
 from tuner.kill import restore_static
 from tuner.ledger import Ledger
-from tuner.ledger_sql import open_ledger
-from tuner.live_cache import live_cache
+from tuner.ledgers.sql import open_ledger
+from tuner.live.named import live_cache
 from tuner.records import Wish, WishKind
 from tuner.service import TunerService
 

@@ -14,7 +14,7 @@ from api.gateway.settings import GatewaySettings
 from api.http.errors import ApiError, BadRequest, Missing
 from caches.errors import InputError
 from caches.target import Fenced
-from tuner.arms_document import PATH, Wish, arms_json, first_fault
+from tuner.live.arms_document import PATH, Wish, arms_json, first_fault
 
 JSON = "application/json"
 

@@ -168,7 +168,7 @@ def _guards(found: Reckoning) -> Iterator[Block]:
 
 
 def _guard_row(guard: object) -> tuple[str, ...]:
-    assert isinstance(guard, Mapping)  # tuner/analysis_text.py writes it so
+    assert isinstance(guard, Mapping)  # tuner/judging/analysis_text.py writes it so
     effect = guard.get("worse_by")
     mean, low, high = (
         (None,) * 3 if not isinstance(effect, Mapping) else (effect.get(n) for n in ("mean", "low", "high"))

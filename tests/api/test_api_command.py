@@ -23,7 +23,7 @@ from caches.errors import InputError
 from tests.api.rest.history import CACHE, Told, write
 from tuner.api_sections import ApiConfig
 from tuner.config import load_tuner_config
-from tuner.ledger_sql import open_ledger
+from tuner.ledgers.sql import open_ledger
 
 COMMAND = (str(Path(sys.executable).parent / "setpoint"), "api")
 KEYS = '[[api.keys]]\nname = "ana"\nsha256 = "' + "0" * 64 + '"\n'

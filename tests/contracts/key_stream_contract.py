@@ -10,7 +10,7 @@ from envs.journal import places
 from tests.traces.access_records import BEGIN, SECRET, bypass, cached
 from traces.access.record import AccessRecord
 from traces.access.secret import key_hash
-from tuner.key_stream import ID_BYTES, KeyStream
+from tuner.keys.stream import ID_BYTES, KeyStream
 
 Record = Callable[[Sequence[AccessRecord]], None]  # makes the source show these, beside those before
 

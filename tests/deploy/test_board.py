@@ -25,12 +25,12 @@ from tests.api.gateway.conftest import ask, chat, configured, emulated
 from tests.api.gateway.tuned import QUIET
 from tests.servers import free_port, is_ready, require, running
 from tests.tuner.loops import LARGE, SMALL, Bench, Blind, HandPolicies, policy
-from tuner.closing import Looked
 from tuner.control import ControlLoop
-from tuner.live_sight import KeysSeen
-from tuner.metering import Meter, Overheard
-from tuner.metrics import Terms
-from tuner.metrics_page import MetricsPage
+from tuner.exporting.metering import Meter, Overheard
+from tuner.exporting.metrics import Terms
+from tuner.exporting.page import MetricsPage
+from tuner.loop.closing import Looked
+from tuner.loop.sight import KeysSeen
 from tuner.records import ControlState, WishKind
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.gateway.stage_budget import SHARES
 from tests.api.gateway.conftest import ask, chat, configured, emulated, send
-from tuner.metric_table import MEASURES
+from tuner.exporting.metric_table import MEASURES
 
 PAGE = Path(__file__).parents[2] / "docs" / "observability.md"
 ALL = """

@@ -18,9 +18,9 @@ from envs.serving import Serving, backend_of
 from envs.world import Problem, World
 from tests.envs.worlds import INTERVAL_SECONDS, KNOBS, PRICES, PROFILE, SETTINGS, problem
 from traces.trace import Trace, TraceInfo
-from tuner.key_stream import Pending, Taken
-from tuner.key_view import GhostRules, KeyInterval, Viewpoint
-from tuner.live_ghosts import LiveGhosts
+from tuner.keys.ghosts import LiveGhosts
+from tuner.keys.stream import Pending, Taken
+from tuner.keys.view import GhostRules, KeyInterval, Viewpoint
 
 Array = np.ndarray[Any, Any]
 HERE = Viewpoint(KNOBS, SETTINGS)

@@ -19,7 +19,7 @@ from tests.contracts.ledger_records import (
     tick,
 )
 from tuner.ledger import Ledger, LedgerUnavailable
-from tuner.ledger_sql import open_ledger
+from tuner.ledgers.sql import open_ledger
 from tuner.records import Tick
 
 

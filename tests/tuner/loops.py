@@ -18,18 +18,18 @@ from caches.target import CacheUnavailable, Counted, Plan, Standing
 from envs.live import LivePrices
 from envs.reward import Tariff
 from tests.agents.bundles import PROVENANCE, SCALE
-from tuner.closing import Looked
 from tuner.control import ControlLoop, Ticked
 from tuner.experiment import ExperimentDesign, Margins
+from tuner.guards.objectives import Objectives
 from tuner.ledger import Ledger
-from tuner.ledger_sql import open_ledger
-from tuner.live_policies import LivePolicy
-from tuner.objectives import Objectives
+from tuner.ledgers.sql import open_ledger
+from tuner.live.shadow_cache import Requests, ShadowCache, without_queueing
+from tuner.loop.closing import Looked
+from tuner.loop.policies import LivePolicy
+from tuner.loop.standpoint import Rules
 from tuner.records import ControlState, Mode, Wish, WishKind
 from tuner.rollout_section import RolloutConfig
-from tuner.shadow_cache import Requests, ShadowCache, without_queueing
 from tuner.signals import Signal
-from tuner.standpoint import Rules
 
 SECONDS = 60.0
 KNOBS = KnobSpace(
@@ -85,7 +85,7 @@ def policy(version: int, wished: KnobSettings, reference: KnobSettings = STATIC)
 
 @dataclass
 class HandPolicies:
-    """`tuner.live_policies.Policies`, exchanged by hand; a promotion takes effect at once."""
+    """`tuner.loop.policies.Policies`, exchanged by hand; a promotion takes effect at once."""
 
     first: LivePolicy | None = None
     second: LivePolicy | None = None

@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from tests.servers import free_port, is_ready, require, running
-from tuner.prometheus import PrometheusServer
-from tuner.prometheus_signals import PrometheusSignals, asked_by
+from tuner.prometheus.client import PrometheusServer
+from tuner.prometheus.source import PrometheusSignals, asked_by
 from tuner.signal_sections import SignalsConfig
 
 START_SECONDS = 1_700_000_000  # of samples written by hand

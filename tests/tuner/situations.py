@@ -14,10 +14,10 @@ from envs.observation import SIGNALS, SIZE
 from envs.reward import Constraints
 from tests.agents.bundles import SPACE
 from tuner.guardrails import check
-from tuner.objectives import Objectives
+from tuner.guards.objectives import Objectives
+from tuner.guards.situation import Situation
 from tuner.records import Verdict
 from tuner.signals import Signal
-from tuner.situation import Situation
 
 ALLOW, HOLD, ROLLBACK = Verdict.ALLOW, Verdict.HOLD, Verdict.ROLLBACK
 OBJECTIVES = Objectives(

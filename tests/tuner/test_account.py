@@ -10,7 +10,7 @@ from caches.target import Arm, Histogram
 from envs.reward import CAUSES
 from tests.api.rest.history import SPACE, Told, decision, judgement, record
 from tuner.account import cost_usd, of_arm, totals, usd_per_1000
-from tuner.limits import limits_memory, limits_of
+from tuner.loop.limits import limits_memory, limits_of
 from tuner.records import IntervalRecord
 from tuner.savings import Band, band_of, predicted_usd_per_1000, saved_percent, saved_usd_per_1000
 

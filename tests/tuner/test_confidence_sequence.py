@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from caches.errors import InputError
-from tuner.confidence_sequence import log_evidence, prior_information, standard_errors
+from tuner.judging.confidence_sequence import log_evidence, prior_information, standard_errors
 
 MANY = 1e12  # degrees of freedom: as if the variance were known
 # confseq 0.0.11, src/confseq/uniform_boundaries.h compiled with g++ 12 and Boost 1.74: normal_mixture_bound(v, alpha,

@@ -14,11 +14,11 @@ from caches.knobs import KnobSettings
 from caches.target import Arm, CacheUnavailable, Plan, Split
 from envs.traffic import FEATURES, REQUESTS
 from tests.tuner.loops import LARGE, SECONDS, SMALL, STATIC, Bench, Blind, Crash, HandPolicies, near, policy, rules
-from tuner.closing import Looked
 from tuner.control import ControlLoop, Did
 from tuner.ledger import DecisionFilter
-from tuner.live_sight import KeysSeen
-from tuner.next_tick import wanted_in
+from tuner.loop.closing import Looked
+from tuner.loop.next_tick import wanted_in
+from tuner.loop.sight import KeysSeen
 from tuner.records import ControlState, Mode, Outcome, Phase, Verdict, WishKind
 
 MEMORY = Path("/dev/shm")

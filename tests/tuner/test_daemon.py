@@ -16,8 +16,8 @@ from agents.registry import Registry
 from tests.tuner.loops import KNOBS, LARGE, SECONDS, Bench, HandPolicies, policy
 from tuner.control import Did, Ticked
 from tuner.daemon import Daemon, Pace, describe
-from tuner.live_policies import RegistryPolicies
-from tuner.watching import LiveWatch
+from tuner.loop.policies import RegistryPolicies
+from tuner.loop.watching import LiveWatch
 
 
 @pytest.fixture

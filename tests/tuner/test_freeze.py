@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from caches.errors import InputError
-from tuner.freeze import frozen_until, parse_window
+from tuner.guards.freeze import frozen_until, parse_window
 
 
 def at(text: str, zone: str = "Europe/Berlin") -> float:

@@ -27,7 +27,7 @@ from caches.tiers.split import SplitTier
 from tests.api.gateway.conftest import ask, chat, emulated, gateway, outcome, serving, until
 from tests.contracts.live_cache_contract import DEFAULT, SPACE, LiveCacheContract, LiveSubject, alike
 from tests.servers import free_port
-from tuner.gateway_cache import MOST_BYTES, GatewayCache
+from tuner.live.gateway_cache import MOST_BYTES, GatewayCache
 from tuner.router import assigner
 
 SECONDS = 30.0  # nothing here is about being late but where it says so

@@ -12,9 +12,9 @@ from envs.ghost_kernels import BACKEND_USD, HITS, MISSES, STALE_USD, TALLIES
 from envs.interval import COLUMN, STATS
 from envs.journal import GROUPS, places
 from envs.traffic import DRIFT, ENTROPY, ONE_HIT, traffic_table
-from tuner.counted_traffic import CountedTraffic
-from tuner.ghost_estimates import parts_of, standard_error, stated, with_competition
-from tuner.ghost_history import History
+from tuner.keys.counted_traffic import CountedTraffic
+from tuner.keys.estimates import parts_of, standard_error, stated, with_competition
+from tuner.keys.history import History
 
 intervals_of_keys = st.lists(st.lists(st.integers(0, 6), max_size=12), min_size=1, max_size=8)
 

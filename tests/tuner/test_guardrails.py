@@ -16,11 +16,12 @@ from envs.observation import SIGNALS, SIZE, names
 from envs.reward import Constraints
 from tests.agents.bundles import SPACE
 from tests.tuner.situations import ALLOW, HERE, HOLD, OBJECTIVES, ROLLBACK, SEEN, here, said
-from tuner import guardrails, objective_guardrails
+from tuner import guardrails
 from tuner.guardrails import GUARDRAILS, check, reasons, remembered, worst
-from tuner.objectives import Objectives
+from tuner.guards import objective_guardrails
+from tuner.guards.objectives import Objectives
+from tuner.guards.situation import Finding
 from tuner.signals import Signal
-from tuner.situation import Finding
 
 
 def test_with_everything_in_order_all_allow_it_in_a_fixed_order() -> None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from tuner.guardrails import GUARDRAILS
-from tuner.objectives import Objectives
+from tuner.guards.objectives import Objectives
 from tuner.records import Outcome, Phase, Verdict, WishKind
 from tuner.rollout import TABLE, Arrival, Cause
 from tuner.rollout_section import RolloutConfig

@@ -18,11 +18,11 @@ from traces.access.parquet_log import ParquetAccessLog
 from traces.access.record import AccessRecord
 from traces.access.secret import key_hash
 from traces.access.stream_log import RedisStreamAccessLog, StreamPlace, entry_of
-from tuner import key_stream_redis
-from tuner.key_stream import KeyStream, KeysUnavailable
-from tuner.key_stream_in_process import InProcessKeys
-from tuner.key_stream_parquet import ParquetKeys
-from tuner.key_stream_redis import RedisKeys, StreamPosition
+from tuner.keys import redis_stream as key_stream_redis
+from tuner.keys.in_process import InProcessKeys
+from tuner.keys.parquet_files import ParquetKeys
+from tuner.keys.redis_stream import RedisKeys, StreamPosition
+from tuner.keys.stream import KeyStream, KeysUnavailable
 
 PATIENCE_SECONDS = 15.0
 FAR = 4e9

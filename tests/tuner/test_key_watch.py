@@ -16,12 +16,12 @@ from tests.traces.access_records import SECRET
 from tests.tuner.ghost_traffic import ALONE, HERE, rules_of
 from traces.access.parquet_log import ParquetAccessLog
 from traces.access.record import AccessRecord
-from tuner.key_stream_in_process import InProcessKeys
-from tuner.key_stream_parquet import ParquetKeys
-from tuner.key_view import Viewpoint
-from tuner.key_watch import KeyWatch, prime
-from tuner.live_ghosts import LiveGhosts
-from tuner.live_sight import KeysSeen
+from tuner.keys.ghosts import LiveGhosts
+from tuner.keys.in_process import InProcessKeys
+from tuner.keys.parquet_files import ParquetKeys
+from tuner.keys.view import Viewpoint
+from tuner.keys.watch import KeyWatch, prime
+from tuner.loop.sight import KeysSeen
 from tuner.records import ControlState
 
 SECONDS, FIRST = 10.0, 170_000_000  # intervals of ten seconds; the number of the first one

@@ -10,7 +10,7 @@ import pytest
 
 from tests.contracts.ledger_contract import LedgerContract
 from tests.contracts.ledger_opened import Opener
-from tuner.ledger_sql import SKEW_SECONDS, open_ledger
+from tuner.ledgers.sql import SKEW_SECONDS, open_ledger
 
 MEMORY = Path("/dev/shm")
 FOLDER = MEMORY if MEMORY.is_dir() else None  # each commit waits for the disk, and a busy one takes long

@@ -24,7 +24,7 @@ from tests.tuner import ledger_program
 from tests.tuner.ledger_program import next_index, whole_tick
 from tests.tuner.test_ledger import FOLDER
 from tuner.ledger import LedgerUnavailable
-from tuner.ledger_sql import open_ledger
+from tuner.ledgers.sql import open_ledger
 
 PARTS = {"intervals": 2, "decisions": 2, "judgements": 1}  # rows of each tick of the program
 
@@ -176,7 +176,7 @@ def check_full(path: Path, error: str, counts: tuple[int, int, int]) -> int:
 
 
 def test_a_lock_that_another_keeps_makes_it_unavailable(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuner.ledger_file.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("tuner.ledgers.file.BUSY_SECONDS", 0.05)
     ledger = open_ledger(f"sqlite:///{path}", path.parent)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

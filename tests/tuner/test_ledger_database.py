@@ -16,8 +16,8 @@ from sqlalchemy import Connection, text
 from caches.errors import InputError
 from tests.contracts.ledger_records import CACHE, START, taken, tick, wish
 from tuner.ledger import LedgerUnavailable
-from tuner.ledger_database import opened
-from tuner.ledger_sql import SqlLedger, open_ledger
+from tuner.ledgers.database import opened
+from tuner.ledgers.sql import SqlLedger, open_ledger
 
 URL = "sqlite:///setpoint.db"
 

@@ -17,8 +17,8 @@ from caches.knobs import KnobSettings
 from tests.contracts.ledger_records import START, decision, standing, tick
 from tests.tuner.test_ledger import FOLDER
 from tuner.ledger import Lease, LeaseLost, Ledger
-from tuner.ledger_lease import granted
-from tuner.ledger_sql import open_ledger
+from tuner.ledgers.lease import granted
+from tuner.ledgers.sql import open_ledger
 from tuner.records import Tick
 
 SKEW = 2.0

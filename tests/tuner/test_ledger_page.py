@@ -29,8 +29,8 @@ from tests.contracts.ledger_records import (
 )
 from tests.tuner.postgres_server import postgres_database
 from tuner.ledger import Ledger
-from tuner.ledger_sql import SKEW_SECONDS, open_ledger
-from tuner.ledger_tables import TABLES
+from tuner.ledgers.sql import SKEW_SECONDS, open_ledger
+from tuner.ledgers.tables import TABLES
 from tuner.records import WishKind
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ledger.md").read_text(encoding="utf-8")

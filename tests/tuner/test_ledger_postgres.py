@@ -15,10 +15,10 @@ from tests.contracts.ledger_opened import Opener
 from tests.contracts.ledger_records import wish
 from tests.servers import free_port
 from tests.tuner.postgres_server import postgres_database
-from tuner import ledger_server
 from tuner.ledger import LedgerUnavailable
-from tuner.ledger_sql import SKEW_SECONDS, open_ledger
-from tuner.ledger_tables import LEDGER, TABLES
+from tuner.ledgers import server as ledger_server
+from tuner.ledgers.sql import SKEW_SECONDS, open_ledger
+from tuner.ledgers.tables import LEDGER, TABLES
 
 
 @pytest.fixture(scope="module")

@@ -22,10 +22,10 @@ from envs.world import Reference, World
 from tests.envs.test_ghost_lanes import by_appearance
 from tests.envs.worlds import INTERVAL_SECONDS, KNOBS, SETTINGS, problem, random_trace
 from tests.tuner.ghost_traffic import ALONE, HERE, asked, everything, handed, intervals, popular, rules_of
-from tuner.key_stream import Pending
-from tuner.key_view import Viewpoint
-from tuner.live_ghosts import LiveGhosts
-from tuner.live_sight import AVERAGES, averaged
+from tuner.keys.ghosts import LiveGhosts
+from tuner.keys.stream import Pending
+from tuner.keys.view import Viewpoint
+from tuner.loop.sight import AVERAGES, averaged
 
 SMALL = World(problem(by_appearance(random_trace(3, 20, 30.0)), entry_overhead_bytes=20))
 

@@ -16,7 +16,7 @@ from agents.whatif import WhatIfController
 from caches.errors import Mismatch
 from envs.observation import SIZE
 from tests.agents.bundles import REFERENCE, SPACE, layered_weights, ppo_bundle, rule_bundle, static_bundle
-from tuner.live_policies import RegistryPolicies, require_fit
+from tuner.loop.policies import RegistryPolicies, require_fit
 
 
 def fitting_bundle(seed: int = 0) -> PolicyBundle:

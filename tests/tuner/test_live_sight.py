@@ -13,7 +13,7 @@ from envs.interval import COLUMN, STATS, total_usd
 from envs.observation import names
 from envs.world import Reference, World
 from tests.envs.worlds import KNOBS, SETTINGS, problem, random_trace
-from tuner.live_sight import AVERAGES, Eyes, KeysSeen, averaged, whole
+from tuner.loop.sight import AVERAGES, Eyes, KeysSeen, averaged, whole
 
 INTERVALS = 12
 

@@ -16,10 +16,10 @@ from caches.errors import InputError
 from tests.servers import require
 from tests.tuner.loops import LARGE, SMALL, Bench, Blind, HandPolicies, policy
 from tuner.control import ControlLoop, Ticked
+from tuner.exporting.metering import Meter, Overheard
+from tuner.exporting.metrics import Terms
+from tuner.exporting.page import MetricsPage
 from tuner.ledger import LedgerUnavailable
-from tuner.metering import Meter, Overheard
-from tuner.metrics import Terms
-from tuner.metrics_page import MetricsPage
 from tuner.records import Phase, WishKind
 
 MEMORY = Path("/dev/shm")

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from agents.policy import Ghosts
 from caches.target import Arm, Plan, Split
 from tests.tuner.interval_records import SETTINGS, record
-from tuner import metric_table as table
-from tuner.closing import Looked
-from tuner.live_sight import KeysSeen
-from tuner.metric_table import MEASURES, Kind, Measure
-from tuner.metrics import Counts, Known, Sample, Terms, Traffic, samples
+from tuner.exporting import metric_table as table
+from tuner.exporting.metric_table import MEASURES, Kind, Measure
+from tuner.exporting.metrics import Counts, Known, Sample, Terms, Traffic, samples
+from tuner.exporting.regret import LATELY, GhostInterval, Regret, ghost_interval
+from tuner.loop.closing import Looked
+from tuner.loop.sight import KeysSeen
 from tuner.records import ControlState, Decision, IntervalRecord, Mode, Phase, Verdict
-from tuner.regret import LATELY, GhostInterval, Regret, ghost_interval
 
 TERMS = Terms(60.0, 1.5, None)
 CONTROL, TREATMENT = Arm.CONTROL, Arm.TREATMENT

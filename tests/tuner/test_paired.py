@@ -7,8 +7,17 @@ import math
 import numpy as np
 import pytest
 
-from tuner.confidence_sequence import prior_information
-from tuner.paired import NO_LUCK, Assumed, Series, batch_autocorrelation, batch_length, batched, effect, neighbours
+from tuner.judging.confidence_sequence import prior_information
+from tuner.judging.paired import (
+    NO_LUCK,
+    Assumed,
+    Series,
+    batch_autocorrelation,
+    batch_length,
+    batched,
+    effect,
+    neighbours,
+)
 
 
 def series(

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_serv
 
 from tests.servers import wait_until
 from tests.tuner.prometheus_parts import Page, scraping, signals_of
-from tuner.prometheus_signals import PrometheusSignals
+from tuner.prometheus.source import PrometheusSignals
 from tuner.signals import Signal
 
 SAMPLES = Path(__file__).parent / "samples"

@@ -13,10 +13,10 @@ from tests.contracts.signal_contract import SignalContract, Subject
 from tests.servers import free_port
 from tests.tuner.prometheus_parts import PATIENT_SECONDS, START_SECONDS, STEP_SECONDS, backfilled, signals_of
 from tuner.counted_signals import quantile
-from tuner.prometheus import PrometheusServer
-from tuner.prometheus_signals import PrometheusSignals
-from tuner.promql import age_query
-from tuner.signal_presets import presets
+from tuner.prometheus.client import PrometheusServer
+from tuner.prometheus.preset_queries import presets
+from tuner.prometheus.promql import age_query
+from tuner.prometheus.source import PrometheusSignals
 from tuner.signals import SIGNALS, Signal
 
 STEPS = 60

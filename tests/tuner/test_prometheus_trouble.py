@@ -16,8 +16,8 @@ import pytest
 from caches.errors import InputError
 from tests.servers import wait_until
 from tests.tuner.prometheus_parts import Page, scraping, send, signals_of
-from tuner.prometheus import LARGEST_ANSWER_BYTES, NotAnswered, PrometheusServer
-from tuner.prometheus_signals import MOST_THREADS
+from tuner.prometheus.client import LARGEST_ANSWER_BYTES, NotAnswered, PrometheusServer
+from tuner.prometheus.source import MOST_THREADS
 from tuner.signals import SIGNALS
 
 QUERIES = {"entries": "sum(level)", "used_bytes": "sum(other)"}

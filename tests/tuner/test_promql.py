@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caches.errors import InputError
-from tuner.promql import age_query, check_matchers, duration, filled, placeholders, series_read, union
+from tuner.prometheus.promql import age_query, check_matchers, duration, filled, placeholders, series_read, union
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pytest
 from caches.target import Arm, Histogram
 from tests.tuner.interval_records import arms, record
 from tuner.experiment import Stage, Stretch
-from tuner.guard_metrics import buckets_of, guard_metrics, latencies_of
-from tuner.pairs import pairs_of
-from tuner.quantile_test import quantile, threshold_near
+from tuner.judging.guard_metrics import buckets_of, guard_metrics, latencies_of
+from tuner.judging.pairs import pairs_of
+from tuner.judging.quantile_test import quantile, threshold_near
 
 LEAD_IN = (Stretch(0, Stage.LEAD_IN, 0),)
 

@@ -16,13 +16,13 @@ from agents.policy import Ghosts
 from caches.knobs import KnobSettings
 from envs.ghosts import grid_settings
 from tests.tuner.loops import KNOBS, LARGE, SECONDS, STATIC, Bench, Blind, HandPolicies, near, policy, rules
-from tuner.closing import Looked
 from tuner.control import ControlLoop
 from tuner.ledger import DecisionFilter
-from tuner.live_sight import KeysSeen
+from tuner.loop.closing import Looked
+from tuner.loop.regime_now import HELD, REGIME, RETRAIN, STAND_IN
+from tuner.loop.sight import KeysSeen
 from tuner.records import ControlState, Phase, Verdict, WishKind
 from tuner.regime import RegimeMemory, RegimeWatch
-from tuner.regime_now import HELD, REGIME, RETRAIN, STAND_IN
 from tuner.regime_section import RegimeConfig
 from tuner.retraining import Retraining
 

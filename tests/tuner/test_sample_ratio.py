@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from caches.errors import InputError
-from tuner.sample_ratio import concentration, sample_ratio
+from tuner.judging.sample_ratio import concentration, sample_ratio
 
 
 def test_concentration_by_hand() -> None:

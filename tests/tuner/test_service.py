@@ -26,7 +26,7 @@ from tests.api.rest.history import (
     write,
 )
 from tuner.ledger import Ledger
-from tuner.ledger_sql import open_ledger
+from tuner.ledgers.sql import open_ledger
 from tuner.records import ExperimentRecord, Phase, Tick, Wish, WishKind
 from tuner.service import TunerService
 

@@ -11,7 +11,7 @@ from caches.target import Split
 from envs.interval import column, total_usd
 from envs.world import World
 from tests.envs.worlds import SETTINGS, problem, random_trace
-from tuner.shadow_arms import BOUNDS, ShadowArm, key_costs, key_points, keys_of, sampled
+from tuner.judging.shadow_arms import BOUNDS, ShadowArm, key_costs, key_points, keys_of, sampled
 
 INTERVALS = 12
 

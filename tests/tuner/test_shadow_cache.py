@@ -17,8 +17,8 @@ from caches.knobs import KnobSettings
 from caches.target import Arm, Plan, Split
 from envs.live import quantile
 from tests.contracts.live_cache_contract import DEFAULT, HALVES, SPACE, LiveCacheContract, LiveSubject, alike
+from tuner.live.shadow_cache import Requests, ShadowCache, key_name, without_queueing
 from tuner.router import assign
-from tuner.shadow_cache import Requests, ShadowCache, key_name, without_queueing
 
 CONTROL, TREATMENT = Arm.CONTROL, Arm.TREATMENT
 SERVING = without_queueing(hit_seconds=0.001, prefill_seconds=0.0002, decode_seconds=0.02)

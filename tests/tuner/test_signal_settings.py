@@ -15,8 +15,8 @@ from caches.errors import InputError
 from caches.place import PlaceStats
 from caches.stats import CacheStats
 from tuner.config_loader import load_config
-from tuner.prometheus_signals import Asked, asked_by, prometheus_signals
-from tuner.signal_presets import presets
+from tuner.prometheus.preset_queries import presets
+from tuner.prometheus.source import Asked, asked_by, prometheus_signals
 from tuner.signal_sections import SignalsConfig
 from tuner.signals import SIGNALS
 

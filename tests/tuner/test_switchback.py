@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from caches.target import Arm
 from tests.tuner.interval_records import record
+from tuner.judging.switchback import Switchback, pair_differences, settled, switchback_effect
 from tuner.records import IntervalRecord
-from tuner.switchback import Switchback, pair_differences, settled, switchback_effect
 
 DESIGN = Switchback(seed=1, block_intervals=3, washout_intervals=1, max_pairs=20)
 

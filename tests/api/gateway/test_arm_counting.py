@@ -36,7 +36,7 @@ from tests.api.gateway.conftest import (
 )
 from tests.api.gateway.tuned import DEFAULT, HALVES, QUIET, Tuned, questions, tuned
 from tests.servers import free_port
-from tuner.arms_document import ArmsDocument
+from tuner.live.arms_document import ArmsDocument
 
 CONTROL, TREATMENT = Arm.CONTROL, Arm.TREATMENT
 

@@ -15,7 +15,7 @@ from api.gateway.settings import KeyHolder, Role, key_hash
 from caches.tiers.memory import MemoryTier
 from tests.api.gateway.conftest import SPACE, Backend, ask, chat, configured, outcome, send
 from tests.api.gateway.tuned import ARMS, DEFAULT, HALVES, QUIET, Tuned, tuned
-from tuner.arms_document import ArmsDocument
+from tuner.live.arms_document import ArmsDocument
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from tests.api.gateway.conftest import serving
 from tests.api.rest.history import Told, end_of, write
 from tuner.api_sections import ApiConfig, ApiKeyConfig, ApiRole
 from tuner.ledger import Lease, Ledger
-from tuner.ledger_sql import open_ledger
+from tuner.ledgers.sql import open_ledger
 from tuner.service import TunerService
 
 Client = httpx.AsyncClient

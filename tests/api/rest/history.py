@@ -9,7 +9,7 @@ from caches.knobs import Knob, KnobSettings, KnobSpace
 from caches.target import Arm, ArmCounters, Counted, Histogram, Plan, Split, Standing
 from envs.interval import NAMES
 from tuner.ledger import Lease, Ledger
-from tuner.limits import limits_memory
+from tuner.loop.limits import limits_memory
 from tuner.records import (
     ControlState,
     Decision,

@@ -1,0 +1,1 @@
+"""What guardrails are made of: `tuner/guardrails.py` in its parts."""

@@ -1,0 +1,1 @@
+"""How an experiment is judged: `tuner/analysis.py` in its parts."""

@@ -1,0 +1,1 @@
+"""The key stream and the ghost caches beside it."""

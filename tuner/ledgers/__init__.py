@@ -1,0 +1,1 @@
+"""Ledgers in SQL databases: what the seam `tuner/ledger.py` says, table by table."""

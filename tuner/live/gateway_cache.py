@@ -1,0 +1,102 @@
+"""The gateway's tuned tier as a live cache, over HTTP."""
+
+from __future__ import annotations
+
+import time
+from urllib.parse import urlsplit
+
+import httpx
+from pydantic import ValidationError
+
+from caches.errors import InputError
+from caches.knobs import KnobSpace
+from caches.target import CacheUnavailable, Counted, Fenced, Plan, Standing
+from tuner.live.arms_document import PATH, ArmsDocument, first_fault, wish_json
+
+MOST_BYTES = 2**20  # of an answer; two arms take a few thousand
+JSON = {"content-type": "application/json"}
+OLD_FENCE = 409
+MEANINGS = {
+    401: "it asks for a key",
+    403: "this key does not open it: reading takes a viewer's, acting an operator's",
+    404: "nothing is tuned there, see [tuning] of the gateway's settings",
+}
+
+
+class GatewayCache:
+    """A gateway with `[tuning] enabled = true`. Its connection is kept open between calls; `close` it in the end.
+
+    url: of the gateway, with or without /v1. api_key: of an operator of it; None where it asks for none.
+    timeout_seconds: to connect, and to the whole answer.
+    """
+
+    def __init__(
+        self, url: str, api_key: str | None = None, name: str = "gateway", timeout_seconds: float = 5.0
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise InputError(f"url: got {parts.hostname or url!r}, expected a URL such as http://127.0.0.1:8080")
+        if not timeout_seconds > 0:
+            raise InputError(f"timeout_seconds: got {timeout_seconds}, expected above 0")
+        self._name, self._seconds = name, timeout_seconds
+        headers = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
+        verify = parts.scheme == "https"  # certificates are long to load, and of no use without TLS
+        try:
+            base = url.rstrip("/").removesuffix("/v1")
+            self._client = httpx.Client(base_url=base, headers=headers, timeout=timeout_seconds, verify=verify)
+        except httpx.InvalidURL as error:
+            raise InputError(f"url: got {parts.hostname!r} with {error}, expected a URL") from error
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def knob_space(self) -> KnobSpace:
+        return self._read().space()
+
+    def standing(self) -> Standing:
+        return self._read().standing()
+
+    def apply(self, plan: Plan, fence: int) -> Standing:
+        return self._ask("PUT", wish_json(plan, fence)).standing()
+
+    def counters(self) -> Counted:
+        return self._read().counted()
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _read(self) -> ArmsDocument:
+        return self._ask("GET")
+
+    def _ask(self, method: str, content: bytes | None = None) -> ArmsDocument:
+        try:
+            status, body = self._answer(method, content)
+        except httpx.HTTPError as error:
+            raise CacheUnavailable(f"{self._name}: no answer ({type(error).__name__}: {error})") from error
+        if status == OLD_FENCE:
+            raise Fenced(f"{self._name}: another daemon with a higher fence has acted on it since")
+        if status != 200:
+            meaning = MEANINGS.get(status, "expected 200")
+            raise CacheUnavailable(f"{self._name}: got status {status}, {meaning}")
+        try:
+            document = ArmsDocument.model_validate_json(body)
+            document.space()  # whose own rules say what is no range
+        except ValidationError as error:
+            raise CacheUnavailable(f"{self._name}: an answer that makes no sense, {first_fault(error)}") from error
+        except InputError as error:
+            raise CacheUnavailable(f"{self._name}: an answer that makes no sense, knobs.{error}") from error
+        return document
+
+    def _answer(self, method: str, content: bytes | None) -> tuple[int, bytes]:
+        """httpx bounds each wait, so what trickles is bounded here."""
+        deadline, body = time.monotonic() + self._seconds, b""
+        headers = {} if content is None else JSON
+        with self._client.stream(method, PATH, content=content, headers=headers) as response:
+            for piece in response.iter_bytes():
+                body += piece
+                if len(body) > MOST_BYTES:
+                    raise CacheUnavailable(f"{self._name}: an answer of more than {MOST_BYTES:,} bytes")
+                if time.monotonic() > deadline:
+                    raise CacheUnavailable(f"{self._name}: no whole answer after {self._seconds:g} seconds")
+            return response.status_code, body

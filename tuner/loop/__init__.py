@@ -1,0 +1,1 @@
+"""One tick of the control loop: `tuner/control.py` in its parts."""
