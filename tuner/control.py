@@ -219,10 +219,14 @@ class ControlLoop:
         """Tells the cache, and writes down what it took."""
         try:
             standing = self._cache.standing()
-            if not self._leaves_alone(state, standing):
+            alone = self._leaves_alone(state, standing)
+            if not alone:
                 standing = self._cache.apply(state.plan, lease.fence)
             counted = self._cache.counters()
         except CacheUnavailable as error:
             return Ticked(Did.UNREACHED, state, str(error))
+        if not alone and standing.plan != state.plan:  # its ranges are others by now: what it takes is what counts
+            state = replace(state, plan=standing.plan)
+            self._ledger.amend(lease, state, now)
         self._ledger.confirm(lease, state.index, standing, counted, now)
         return Ticked(did, replace(state, confirmed=True, opened=counted))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agents.registry import Registry
+from caches.errors import InputError
 from caches.knobs import KnobSpace
 from caches.stats import Expiry
 from caches.target import LiveCache
@@ -105,6 +106,13 @@ def started(
 
 
 def rules_of(config: TunerConfig, knobs: KnobSpace, interval_seconds: float) -> Rules:
+    """Raises InputError for a design that a rollout cannot keep to."""
+    swaps = config.experiment.swap_every_intervals
+    if swaps is not None:
+        raise InputError(
+            f"experiment.swap_every_intervals: got {swaps}, expected it not to be set: arms that swap are halves, and a "
+            "challenger begins with a small share"
+        )
     profile = load_profile(config.serving.profile)
     return Rules(
         interval_seconds,

@@ -13,9 +13,23 @@ import pytest
 from caches.knobs import KnobSettings
 from caches.target import Arm, CacheUnavailable, Plan, Split
 from envs.traffic import FEATURES, REQUESTS
-from tests.tuner.loops import LARGE, SECONDS, SMALL, STATIC, Bench, Blind, Crash, HandPolicies, near, policy, rules
+from tests.tuner.loops import (
+    KNOBS,
+    LARGE,
+    SECONDS,
+    SMALL,
+    STATIC,
+    Bench,
+    Blind,
+    Crash,
+    HandPolicies,
+    near,
+    policy,
+    rules,
+)
 from tuner.control import ControlLoop, Did
 from tuner.ledger import DecisionFilter
+from tuner.live.shadow_cache import ShadowCache, without_queueing
 from tuner.loop.closing import Looked
 from tuner.loop.next_tick import wanted_in
 from tuner.loop.sight import KeysSeen
@@ -308,6 +322,19 @@ def test_a_cache_that_was_started_anew_is_told_again(folder: Path) -> None:
     assert bench.cache.standing().plan == NOBODY
     assert bench.loop.tick(bench.now + 1.0).did is Did.APPLIED
     assert bench.cache.standing().plan == plan
+
+
+def test_what_the_cache_takes_is_what_counts(folder: Path) -> None:
+    bench = Bench(folder, policies=HandPolicies(policy(1, LARGE)))
+    narrow = replace(KNOBS, cache_size=replace(KNOBS.cache_size, high=20_000.0))
+    bench.cache.cache = ShadowCache(narrow, without_queueing(0.001, 0.001, 0.0))  # the operator has made it smaller
+    bench.run(4)
+    assert bench.cache.standing().plan.control.cache_size == 20_000.0
+    assert bench.state.plan.control.cache_size == 20_000.0
+    assert bench.loop.tick(bench.now + 1.0).did is Did.NOTHING  # and it is not told again and again
+    (last,) = bench.ledger.decisions("shadow", DecisionFilter(limit=1))
+    assert last.applied is not None
+    assert last.applied.cache_size == 20_000.0 < last.limited.cache_size
 
 
 def test_intervals_without_a_daemon_are_recorded_as_such(folder: Path) -> None:
