@@ -110,8 +110,8 @@ def rules_of(config: TunerConfig, knobs: KnobSpace, interval_seconds: float) -> 
     swaps = config.experiment.swap_every_intervals
     if swaps is not None:
         raise InputError(
-            f"experiment.swap_every_intervals: got {swaps}, expected it not to be set: arms that swap are halves, and a "
-            "challenger begins with a small share"
+            f"experiment.swap_every_intervals: got {swaps}, expected it not to be set: arms that swap are halves, and "
+            "a challenger begins with a small share"
         )
     profile = load_profile(config.serving.profile)
     return Rules(

@@ -114,7 +114,8 @@ def _refusal(wish: Wish, seen: Seen) -> str | None:
     if version is not None and version != there.version:
         return f"The challenger is version {there.version}, not {version}; give version {version} the alias first."
     try:
-        _designed(ExperimentDesign(), wish)
+        if _designed(ExperimentDesign(), wish).swap_every_intervals is not None:
+            return "Arms that swap are halves, and a challenger begins with a small share."
     except (ValidationError, TypeError, ValueError) as error:
         return f"Its design cannot be used: {str(error).splitlines()[0]}."
     return None
