@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,6 @@ from tuner.control import Did, Ticked
 from tuner.daemon import Daemon, Pace, describe
 from tuner.loop.policies import RegistryPolicies
 from tuner.loop.watching import LiveWatch
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as made:
-        yield Path(made)
 
 
 def daemon(bench: Bench, told: Callable[[Ticked, float], None], registry: Registry) -> Daemon:

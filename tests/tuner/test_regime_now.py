@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from agents.policy import Ghosts
 from caches.knobs import KnobSettings
@@ -28,13 +25,6 @@ from tuner.retraining import Retraining
 
 CONFIG = RegimeConfig(hold_intervals=2, retrain_intervals=4)
 BEST = KnobSettings(20_000.0, 10_000.0, 0.0)
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as made:
-        yield Path(made)
 
 
 class Ghostly(Blind):
