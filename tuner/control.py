@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
-from caches.target import Arm, CacheUnavailable, Fenced, LiveCache, Plan, Split, Standing
+from caches.target import Arm, CacheUnavailable, Fenced, LiveCache, Plan, Split
 from tuner.ledger import DecisionFilter, Lease, LeaseLost, Ledger
 from tuner.loop.closing import Looked
 from tuner.loop.experiments import Running
@@ -31,6 +31,7 @@ from tuner.loop.steering import PROMOTED
 from tuner.records import ControlState, IntervalRecord, Mode, Phase, Tick, WishKind
 from tuner.signals import Signal
 
+UNTOUCHED = 0  # fence of a cache that no daemon has acted on since it began
 WHOLE = ("utilisation", "vram_ratio", "mean_wait_seconds")  # signals that are the same for both arms: of the backends
 MOST_PREDICTED = 500  # shadow intervals that are looked back at
 
@@ -81,12 +82,13 @@ class ControlLoop:
     ) -> None:
         self._cache, self._ledger, self._policies, self._watch = cache, ledger, policies, watch
         self._rules, self._holder, self._lease_seconds = rules, holder, lease_seconds
+        self._lease: Lease | None = None
         self._told_of: str | None = None  # the experiment whose intervals are in `_told`
         self._told: list[IntervalRecord] = []
 
     def tick(self, now_seconds: float) -> Ticked:
         """Raises LedgerUnavailable; then nothing was decided, and the cache stays as it is."""
-        lease = self._ledger.take_lease(self._cache.name, self._holder, now_seconds, self._lease_seconds)
+        lease = self._held(now_seconds)
         if lease is None:
             return Ticked(Did.STANDBY)
         try:
@@ -98,14 +100,23 @@ class ControlLoop:
                 return self._go_on(lease, state, index, now_seconds)
             return self._see_to(lease, state, now_seconds)
         except LeaseLost as error:
+            self._lease = None
             return Ticked(Did.STANDBY, problem=str(error))
         except Fenced as error:  # by somebody without the ledger: the next lease has a higher fence
+            self._lease = None
             self._ledger.drop_lease(lease)
             return Ticked(Did.STANDBY, problem=str(error))
 
+    def _held(self, now: float) -> Lease | None:
+        """Renewed when half of it is over: that is a write, and whoever reads the ledger looks again after each."""
+        lease, seconds = self._lease, self._lease_seconds
+        if lease is None or not lease.until_seconds - seconds <= now < lease.until_seconds - seconds / 2.0:
+            lease = self._lease = self._ledger.take_lease(self._cache.name, self._holder, now, seconds)
+        return lease
+
     def stop(self) -> None:
         """Lets another daemon take over at once. Settings stay as they are."""
-        lease = self._ledger.lease(self._cache.name)
+        self._lease, lease = None, self._ledger.lease(self._cache.name)
         if lease is not None and lease.holder == self._holder:
             self._ledger.drop_lease(lease)
 
@@ -208,25 +219,27 @@ class ControlLoop:
         standing = self._cache.standing()
         began = None if state.opened is None else state.opened.began_seconds
         anew = began is not None and standing.began_seconds != began
-        return not anew and (standing.plan == state.plan or self._leaves_alone(state, standing))
+        left_alone = self._only_watches(state) and standing.fence == UNTOUCHED
+        return not anew and (standing.plan == state.plan or left_alone)
 
-    def _leaves_alone(self, state: ControlState, standing: Standing) -> bool:
-        """In shadow nothing is applied, unless an earlier daemon left other settings than the operator's behind, or
-        somebody wants them back."""
-        return self._rules.mode is Mode.SHADOW and standing.fence == 0 and not state.plan.split.treatment
+    def _only_watches(self, state: ControlState) -> bool:
+        """In shadow nothing is applied to a cache that no daemon has touched. One that did may have left other settings
+        than the operator's behind, and somebody may want them back."""
+        return self._rules.mode is Mode.SHADOW and not state.plan.split.treatment
 
     def _settle(self, lease: Lease, state: ControlState, now: float, did: Did) -> Ticked:
         """Tells the cache, and writes down what it took."""
         try:
-            standing = self._cache.standing()
-            alone = self._leaves_alone(state, standing)
-            if not alone:
+            if self._only_watches(state) and (standing := self._cache.standing()).fence == UNTOUCHED:
+                taken = state.plan
+            else:
                 standing = self._cache.apply(state.plan, lease.fence)
+                taken = standing.plan
             counted = self._cache.counters()
         except CacheUnavailable as error:
             return Ticked(Did.UNREACHED, state, str(error))
-        if not alone and standing.plan != state.plan:  # its ranges are others by now: what it takes is what counts
-            state = replace(state, plan=standing.plan)
+        if taken != state.plan:  # its ranges are others by now: what it takes is what counts
+            state = replace(state, plan=taken)
             self._ledger.amend(lease, state, now)
         self._ledger.confirm(lease, state.index, standing, counted, now)
         return Ticked(did, replace(state, confirmed=True, opened=counted))

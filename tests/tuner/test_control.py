@@ -51,6 +51,28 @@ def test_a_tick_again_in_the_interval_changes_nothing(folder: Path) -> None:
     assert bench.ledger.decisions("shadow") == decisions
 
 
+def test_a_look_that_finds_nothing_writes_nothing(folder: Path) -> None:
+    """Readers look again whenever the ledger has been written to."""
+    bench = Bench(folder)
+    bench.run(2)
+    before, lease = bench.ledger.revision(), bench.ledger.lease("shadow")
+    assert lease is not None
+    for later in range(0, 60, 10):
+        assert bench.loop.tick(bench.now + later).did is Did.NOTHING
+        assert bench.now + later < lease.until_seconds
+    assert bench.ledger.revision() == before
+
+
+def test_a_lease_is_renewed_before_it_runs_out(folder: Path) -> None:
+    bench = Bench(folder)
+    for step in range(60):
+        bench.loop.tick(10.0 * step)
+        lease = bench.ledger.lease("shadow")
+        assert lease is not None
+        assert lease.fence == 1
+        assert 60.0 <= lease.until_seconds - 10.0 * step <= 120.0  # of two intervals, at least half
+
+
 def test_intervals_are_counted_by_arm_and_none_is_lost(folder: Path) -> None:
     bench = Bench(folder)
     bench.run(3)
