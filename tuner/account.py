@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from caches.target import Arm, Histogram
 from envs.reward import CAUSES
-from tuner.judging.quantile_test import quantile
+from tuner.counted_signals import added, quantile
 from tuner.records import IntervalRecord
 
 P99 = 0.99
@@ -92,5 +92,4 @@ def _p99(histograms: Sequence[Histogram | None]) -> float | None:
     found = [histogram for histogram in histograms if histogram is not None]
     if len(found) < len(histograms) or len({histogram.bounds for histogram in found}) != 1:
         return None
-    counts = tuple(sum(column) for column in zip(*(histogram.counts for histogram in found), strict=True))
-    return quantile(Histogram(found[0].bounds, counts, sum(histogram.total for histogram in found)), P99)
+    return quantile(added(found), P99)

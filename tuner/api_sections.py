@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, field_validator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, field_validator, model_validator
 
 from envs.units import described
-from tuner.config_loader import HIDDEN
+from tuner.key_hash import KeyHash, each_once
 from tuner.sections import SECTION
 
-HASH = re.compile(r"[0-9a-f]{64}")
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$"
 
 
@@ -32,20 +28,13 @@ class ApiRole(StrEnum):
         return order.index(self) >= order.index(other)
 
 
-def _hash(value: object) -> object:
-    """Not repeated where it is wrong: it may be the key itself."""
-    if not isinstance(value, str) or not HASH.fullmatch(value):
-        raise PydanticCustomError(HIDDEN, "the SHA-256 of a key, 64 digits, as setpoint hash-key prints it")
-    return value
-
-
 class ApiKeyConfig(BaseModel):
     """A key of the REST interface and the page, by its hash; a section for each. Where there is none, programs and
     browsers on this machine are admins, and nobody else may do anything."""
 
     model_config = SECTION
 
-    sha256: Annotated[str, BeforeValidator(_hash)] = described(..., "Hash of the key.", "name", repr=False)
+    sha256: KeyHash = described(..., "Hash of the key.", "name", repr=False)
     name: str = described(..., "Who has it; wishes and the audit log say so.", "name", pattern=NAME)
     role: ApiRole = described(
         ApiRole.VIEWER,
@@ -91,9 +80,7 @@ class ApiConfig(BaseModel):
     @field_validator("keys")
     @classmethod
     def _no_key_twice(cls, keys: tuple[ApiKeyConfig, ...]) -> tuple[ApiKeyConfig, ...]:
-        if len({key.sha256 for key in keys}) < len(keys):
-            raise ValueError("each key once, with one role")
-        return keys
+        return each_once(keys)
 
     @model_validator(mode="after")
     def _safe(self) -> ApiConfig:

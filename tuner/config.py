@@ -48,6 +48,11 @@ class TunerConfig(BaseModel):
     regime: RegimeConfig = RegimeConfig()
     api: ApiConfig = ApiConfig()
 
+    @property
+    def control_seconds(self) -> float:
+        """Length of an interval of live control."""
+        return self.control.interval_seconds or self.trace.interval_seconds
+
 
 def load_tuner_config(
     file: Path | None, directory: Path, environ: Mapping[str, str], overrides: Mapping[str, object]

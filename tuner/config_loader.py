@@ -250,3 +250,14 @@ def _refuse_odd_numbers(config: BaseModel, given: Mapping[str, Given]) -> None:
             raise InputError(f"{item.source}, {key}: got {item.value!r}, expected a finite number")
         if isinstance(item.value, bool) and not isinstance(value, bool):
             raise InputError(f"{item.source}, {key}: got {item.value!r}, expected a number")
+
+
+def secret(variable: str | None, place: str, environ: Mapping[str, str]) -> str | None:
+    """What an environment variable holds; None where none is named. place: of its name in the settings, for the error.
+    Raises InputError where it is not set."""
+    if variable is None:
+        return None
+    found = environ.get(variable, "").strip()
+    if not found:
+        raise InputError(f"{place}: got {variable!r}, expected the name of a variable that is set")
+    return found

@@ -90,7 +90,7 @@ class CountedSignals:
 
     def _quantiles(self, name: str, before: Counted, after: Counted) -> dict[str, float]:
         histograms = [_between(getattr(before.arms[arm], name), getattr(after.arms[arm], name)) for arm in self._arms]
-        whole = _added(histograms)
+        whole = added(histograms)
         found = {f"{short}_{name}": quantile(whole, share) for short, share in QUANTILES.items()}
         return {key: value for key, value in found.items() if value is not None}
 
@@ -115,7 +115,8 @@ def _between(before: Histogram, after: Histogram) -> Histogram:
     return Histogram(after.bounds, counts, after.total - before.total)
 
 
-def _added(histograms: Sequence[Histogram]) -> Histogram:
+def added(histograms: Sequence[Histogram]) -> Histogram:
+    """All together; at least one, all with the same buckets."""
     counts = tuple(map(sum, zip(*(one.counts for one in histograms), strict=True)))
     return Histogram(histograms[0].bounds, counts, sum(one.total for one in histograms))
 

@@ -21,6 +21,7 @@ from envs.reward import tariff_of
 from envs.serving import backend_of, load_profile
 from traces.access.stream_log import stream_place
 from tuner.config import TunerConfig
+from tuner.config_loader import secret
 from tuner.control import ControlLoop, Ticked
 from tuner.daemon import Daemon, Pace
 from tuner.exporting.metering import Meter, Overheard
@@ -34,7 +35,7 @@ from tuner.keys.view import GhostRules, Viewpoint
 from tuner.keys.watch import KeyWatch
 from tuner.ledger import Ledger
 from tuner.ledgers.sql import open_ledger
-from tuner.live.named import live_cache, secret
+from tuner.live.named import live_cache
 from tuner.loop.policies import RegistryPolicies
 from tuner.loop.standpoint import Rules
 from tuner.loop.watching import LiveWatch, ReadAhead
@@ -79,7 +80,7 @@ def started(
     Raises InputError for settings that cannot be, CacheUnavailable where the gateway does not answer, and
     LedgerUnavailable.
     """
-    seconds = config.control.interval_seconds or config.trace.interval_seconds
+    seconds = config.control_seconds
     with ExitStack() as closing:
         cache = live_cache(config, environ)
         closing.callback(cache.close)
@@ -153,9 +154,8 @@ def _signals(config: TunerConfig, environ: Mapping[str, str], clocks: Clocks) ->
     told = config.signals
     if told.prometheus is None:
         return None
-    source = prometheus_signals(told, secret(told.token_env, "signals.token_env", environ))
-    seconds = config.control.interval_seconds or config.trace.interval_seconds
-    return ReadAhead(source, frozenset(source.asked), min(seconds / 4.0, 15.0), clocks.unix)
+    source = prometheus_signals(told, told.token(environ))
+    return ReadAhead(source, frozenset(source.asked), min(config.control_seconds / 4.0, 15.0), clocks.unix)
 
 
 def _keys(
@@ -170,7 +170,6 @@ def _keys(
         stream = ParquetKeys(told.folder, now)
     else:
         return None
-    seconds = config.control.interval_seconds or config.trace.interval_seconds
 
     def viewpoint() -> Viewpoint:
         """Of the champion, or of who is to replace it, or of the operator's settings."""
@@ -180,7 +179,7 @@ def _keys(
         return Viewpoint(policy.bundle.knob_space, policy.bundle.reference)
 
     ghosts = LiveGhosts(ghost_rules(config), [viewpoint()])
-    return KeyWatch(stream, ghosts, seconds, now, viewpoint, told.settle_seconds)
+    return KeyWatch(stream, ghosts, config.control_seconds, now, viewpoint, told.settle_seconds)
 
 
 def ghost_rules(config: TunerConfig) -> GhostRules:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -30,51 +31,32 @@ KILL_SECONDS = 5.0  # that an active daemon has for it
 KILLED = "The operator's static settings hold for all keys, until `setpoint resume`."
 
 
-def pause(
-    config_file: ConfigFile = None,
-    cache: CacheName = None,
-    reason: Reason = "",
-    wait: Wait = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Hold all settings where they are, until `setpoint resume`."""
-    _ask(WishKind.PAUSE, config_file, cache, reason, wait, as_json)
+def _command(kind: WishKind, told: str) -> Callable[..., None]:
+    """A command that asks the daemon for something. told: its help."""
+
+    def ask(
+        config_file: ConfigFile = None,
+        cache: CacheName = None,
+        reason: Reason = "",
+        wait: Wait = 0,
+        as_json: AsJson = False,
+    ) -> None:
+        _ask(kind, config_file, cache, reason, wait, as_json)
+
+    ask.__doc__ = told
+    return ask
 
 
-def resume(
-    config_file: ConfigFile = None,
-    cache: CacheName = None,
-    reason: Reason = "",
-    wait: Wait = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Let policies decide again after `setpoint pause` or `setpoint kill`."""
-    _ask(WishKind.RESUME, config_file, cache, reason, wait, as_json)
-
-
-def rollback(
-    config_file: ConfigFile = None,
-    cache: CacheName = None,
-    reason: Reason = "",
-    wait: Wait = 0,
-    as_json: AsJson = False,
-) -> None:
+pause = _command(WishKind.PAUSE, "Hold all settings where they are, until `setpoint resume`.")
+resume = _command(WishKind.RESUME, "Let policies decide again after `setpoint pause` or `setpoint kill`.")
+rollback = _command(
+    WishKind.ROLL_BACK,
     """End the running experiment and keep its challenger out; without one, take the champion out.
 
     Keys go back to the control arm at once. The rollback stays until `setpoint release` or a new version.
-    """
-    _ask(WishKind.ROLL_BACK, config_file, cache, reason, wait, as_json)
-
-
-def release(
-    config_file: ConfigFile = None,
-    cache: CacheName = None,
-    reason: Reason = "",
-    wait: Wait = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Forget a rollback: what was rolled back may be tried again."""
-    _ask(WishKind.RELEASE, config_file, cache, reason, wait, as_json)
+    """,
+)
+release = _command(WishKind.RELEASE, "Forget a rollback: what was rolled back may be tried again.")
 
 
 def kill(config_file: ConfigFile = None, cache: CacheName = None, reason: Reason = "", as_json: AsJson = False) -> None:

@@ -35,6 +35,7 @@ from caches.tiers.redis_lease import RedisLease
 from caches.tiers.redis_server import RedisServerOptions, RedisServerTier
 from caches.tiers.split import SplitTier
 from caches.tiers.tier import Tier
+from tuner.config_loader import secret
 from tuner.router import assigner
 
 PREFIX = "setpoint"
@@ -72,14 +73,14 @@ def built(config: ServeConfig, source: str, environ: Mapping[str, str]) -> Built
         _add_redis(parts, name, section, source, environ)
     if config.tiers.cassandra.is_there:
         _add_cassandra(parts, config.tiers.cassandra, source, environ)
-    semantic = semantic_parts(config, source, lambda name, key: _secret(name, f"{source}, {key}", environ))
+    semantic = semantic_parts(config, source, lambda name, key: secret(name, f"{source}, {key}", environ))
     if semantic is not None:
         parts.places[SEMANTIC] = semantic.place
         if semantic.lease is not None:
             parts.leases[SEMANTIC] = semantic.lease
     stages = _stages(config.tracing, parts)
     routing = _routing(config, parts, source, Place.lookup if stages is None else stages.look)
-    log = access_log_of(config.access_log, lambda name, key: _secret(name, f"{source}, access_log.{key}", environ))
+    log = access_log_of(config.access_log, lambda name, key: secret(name, f"{source}, access_log.{key}", environ))
     checker = None if semantic is None else semantic.checker
     service = GatewayService(
         settings, routing, upstream_client(settings), checker=checker, access_log=log, tuned=tuned, stages=stages
@@ -93,7 +94,7 @@ def _settings(config: ServeConfig, source: str, environ: Mapping[str, str]) -> G
         raise InputError("gateway.upstream: not set, expected the URL of a backend, there or as --upstream")
     return GatewaySettings(
         upstream=told.upstream,
-        upstream_key=_secret(told.upstream_key_env, f"{source}, gateway.upstream_key_env", environ),
+        upstream_key=secret(told.upstream_key_env, f"{source}, gateway.upstream_key_env", environ),
         keys={key.sha256: KeyHolder(key.tenant, key.role) for key in told.keys},
         namespaces={name: _rules(name, section, source) for name, section in config.namespaces.items()},
         largest_body_bytes=told.largest_body_bytes,
@@ -115,7 +116,7 @@ def _rules(name: str, section: NamespaceConfig, source: str) -> NamespaceRules:
 
 def _add_redis(parts: _Parts, name: str, section: RedisConfig, source: str, environ: Mapping[str, str]) -> None:
     place = f"{source}, tiers.redis" + ("" if name == REDIS else f".{name}")
-    url = section.url or _secret(section.url_env, f"{place}.url_env", environ) or ""
+    url = section.url or secret(section.url_env, f"{place}.url_env", environ) or ""
     prefix = section.prefix or (PREFIX if name == REDIS else f"{PREFIX}-{name}")
     try:
         connection = connect(url, max(section.slow_seconds, SOCKET_SECONDS))
@@ -133,7 +134,7 @@ def _add_redis(parts: _Parts, name: str, section: RedisConfig, source: str, envi
 
 def _add_cassandra(parts: _Parts, section: CassandraConfig, source: str, environ: Mapping[str, str]) -> None:
     place = f"{source}, tiers.cassandra"
-    url = section.url or _secret(section.url_env, f"{place}.url_env", environ) or ""
+    url = section.url or secret(section.url_env, f"{place}.url_env", environ) or ""
     try:
         connection = CassandraConnection(url, max(section.slow_seconds, SOCKET_SECONDS))
     except InputError as error:
@@ -165,13 +166,3 @@ def _routing(config: ServeConfig, parts: _Parts, source: str, look: Look) -> Rou
 def _stack(tiers: tuple[str, ...], parts: _Parts, look: Look) -> Stack:
     lease = next((parts.leases[tier] for tier in tiers if tier in parts.leases), None)
     return Stack([parts.places[tier] for tier in tiers], lease=lease, look=look)
-
-
-def _secret(variable: str | None, place: str, environ: Mapping[str, str]) -> str | None:
-    """What an environment variable holds; None where none is named."""
-    if variable is None:
-        return None
-    found = environ.get(variable, "").strip()
-    if not found:
-        raise InputError(f"{place}: got {variable!r}, expected the name of a variable that is set")
-    return found

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, field_validator
 
 from api.gateway.config_access_log import AccessLogConfig
 from api.gateway.config_knobs import SECTION, seconds
@@ -16,20 +15,14 @@ from api.gateway.config_tiers import TiersConfig
 from api.gateway.config_tracing import TracingConfig
 from api.gateway.config_tuning import TuningConfig
 from api.gateway.config_warming import WarmingConfig
-from api.gateway.settings import HASH, Role
+from api.gateway.settings import Role
 from caches.keys.fields import LEFT_OUT
 from caches.keys.partitions import EXPECTED, NAME
 from caches.keys.rules import KeyRules
 from envs.units import described
-from tuner.config_loader import HIDDEN, load_config
+from tuner.config_loader import load_config
+from tuner.key_hash import KeyHash, each_once
 from tuner.section_reference import section_reference
-
-
-def _hash(value: object) -> object:
-    """Not repeated where it is wrong: it may be the key itself."""
-    if not isinstance(value, str) or not HASH.fullmatch(value):
-        raise PydanticCustomError(HIDDEN, "the SHA-256 of a key, 64 digits, as setpoint hash-key prints it")
-    return value
 
 
 class KeyConfig(BaseModel):
@@ -38,7 +31,7 @@ class KeyConfig(BaseModel):
 
     model_config = SECTION
 
-    sha256: Annotated[str, BeforeValidator(_hash)] = described(..., "Hash of the key.", "name", repr=False)
+    sha256: KeyHash = described(..., "Hash of the key.", "name", repr=False)
     tenant: str = described(
         "default", "Whose requests it sends; tenants share nothing.", "name", pattern=f"^{NAME.pattern}$"
     )
@@ -74,9 +67,7 @@ class GatewayConfig(BaseModel):
     @field_validator("keys")
     @classmethod
     def _no_key_twice(cls, keys: tuple[KeyConfig, ...]) -> tuple[KeyConfig, ...]:
-        if len({key.sha256 for key in keys}) < len(keys):
-            raise ValueError("each key once, with one role")
-        return keys
+        return each_once(keys)
 
 
 class NamespaceConfig(BaseModel):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -14,8 +13,8 @@ from caches.errors import InputError
 from caches.keys.by_name import ByName
 from caches.keys.partitions import partition_of
 from caches.keys.rules import KeyRules
+from tuner.key_hash import HASH
 
-HASH = re.compile(r"[0-9a-f]{64}")
 LIMITS = ("largest_body_bytes", "deadline_seconds", "connect_seconds", "idle_seconds", "connections", "health_seconds")
 
 

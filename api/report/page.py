@@ -133,13 +133,18 @@ class Page:
 
 def render(page: Page) -> str:
     """The page as HTML text."""
+    return template_environment(TEMPLATES, keep_trailing_newline=True).get_template("page.html.j2").render(page=page)
+
+
+def template_environment(*folders: Path, keep_trailing_newline: bool = False) -> Environment:
+    """For templates that show the blocks of a page. Everything is escaped; what is missing is an error."""
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader(folders),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
+        keep_trailing_newline=keep_trailing_newline,
     )
     environment.filters["typeset"] = typeset
     environment.tests |= {
@@ -148,7 +153,7 @@ def render(page: Page) -> str:
         "table": lambda block: isinstance(block, PageTable),
         "picture": lambda block: isinstance(block, Picture),
     }
-    return environment.get_template("page.html.j2").render(page=page)
+    return environment
 
 
 def typeset(text: str) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 
-from api.report.page import TEMPLATES, PageTable, Paragraph, Picture, Points, typeset
+from api.report.page import TEMPLATES, template_environment
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -17,22 +17,7 @@ STATIC = HERE / "static"
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """Everything is escaped; what is missing is an error."""
-    made = Environment(
-        loader=FileSystemLoader([HERE / "templates", TEMPLATES]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters["typeset"] = typeset
-    made.tests |= {
-        "paragraph": lambda block: isinstance(block, Paragraph),
-        "points": lambda block: isinstance(block, Points),
-        "table": lambda block: isinstance(block, PageTable),
-        "picture": lambda block: isinstance(block, Picture),
-    }
-    return made
+    return template_environment(HERE / "templates", TEMPLATES)
 
 
 def page(template: str, status: int = 200, **told: Any) -> HTMLResponse:

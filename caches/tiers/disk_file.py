@@ -18,10 +18,10 @@ from filelock import FileLock
 from caches.errors import InputError, SetpointError
 from caches.files import written_whole
 from caches.knobs import KnobSettings
+from caches.sqlite_header import version_in
 
 APPLICATION = int.from_bytes(b"Stpt")  # SQLite's place in the header for whose file it is
 VERSION = 1
-HEADER_BYTES = 100
 UNTENDED_PAGES = 16_000  # the log is written back by `tend`; where nobody tends, a commit does it at this length
 MAKING_SECONDS = 30.0  # that another process may take
 LOG_KEPT_BYTES = 1 << 24  # of the log's file, once it was written back
@@ -58,19 +58,9 @@ def recognised(path: Path) -> bool:
 
     Raises InputError for any other file, so that it is never written to.
     """
-    expected = "expected a cache of Setpoint or a name that is free"
-    try:
-        with path.open("rb") as file:
-            header = file.read(HEADER_BYTES)
-    except FileNotFoundError:
+    version = version_in(path, APPLICATION, "expected a cache of Setpoint or a name that is free")
+    if version is None:
         return False
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if len(header) < HEADER_BYTES or not header.startswith(b"SQLite format 3\0"):
-        raise InputError(f"{path}: got a file that is no SQLite database, {expected}")
-    if int.from_bytes(header[68:72]) != APPLICATION:
-        raise InputError(f"{path}: got an SQLite database of another program, {expected}")
-    version = int.from_bytes(header[60:64])
     if version != VERSION:
         raise InputError(f"{path}: got version {version} of the format, expected {VERSION}; remove it to begin anew")
     return True

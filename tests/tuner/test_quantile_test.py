@@ -6,10 +6,11 @@ import pytest
 
 from caches.target import Arm, Histogram
 from tests.tuner.interval_records import arms, record
+from tuner.counted_signals import quantile
 from tuner.experiment import Stage, Stretch
 from tuner.judging.guard_metrics import buckets_of, guard_metrics, latencies_of
 from tuner.judging.pairs import pairs_of
-from tuner.judging.quantile_test import quantile, threshold_near
+from tuner.judging.quantile_test import threshold_near
 
 LEAD_IN = (Stretch(0, Stage.LEAD_IN, 0),)
 

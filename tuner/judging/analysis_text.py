@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tuner.counted_signals import quantile
 from tuner.judging.guard_metrics import Buckets, GuardMetric, Latencies
 from tuner.judging.paired import Effect
 from tuner.judging.pairs import Covariate, Pairs
-from tuner.judging.quantile_test import quantile
 from tuner.judging.sample_ratio import Ratio
 
 

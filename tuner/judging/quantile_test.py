@@ -30,16 +30,3 @@ def threshold_near(histogram: Histogram, share: float) -> float | None:
         if above < number and away < distance:
             best, distance = bound, away
     return best
-
-
-def quantile(histogram: Histogram, level: float) -> float | None:
-    """The value at a level, spread evenly inside its bucket; the highest bound for what is above all; None of none.
-    For reading, not for testing."""
-    if not histogram.number:
-        return None
-    rank, before, low = level * histogram.number, 0.0, 0.0
-    for bound, count in zip(histogram.bounds, histogram.counts, strict=False):
-        if before + count >= rank and count:
-            return low + (bound - low) * (rank - before) / count
-        before, low = before + count, bound
-    return histogram.bounds[-1]

@@ -17,11 +17,11 @@ from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, exc
 
 from caches.errors import InputError, SetpointError
 from caches.files import written_whole
+from caches.sqlite_header import version_in
 from tuner.ledger import LedgerUnavailable
 from tuner.ledgers.tables import compact
 
 APPLICATION = int.from_bytes(b"StpL")  # SQLite's place in the header for whose file it is
-HEADER_BYTES = 100
 BUSY_SECONDS = 5.0  # for another writer, which takes milliseconds
 MAKING_SECONDS = 30.0  # that another process may take to make the file
 LOG_KEPT_BYTES = 1 << 24
@@ -33,18 +33,7 @@ def recognised(path: Path) -> bool:
 
     Raises InputError for any other file, so that it is never written to.
     """
-    try:
-        with path.open("rb") as file:
-            header = file.read(HEADER_BYTES)
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if len(header) < HEADER_BYTES or not header.startswith(b"SQLite format 3\0"):
-        raise InputError(f"{path}: got a file that is no SQLite database, {EXPECTED}")
-    if int.from_bytes(header[68:72]) != APPLICATION:
-        raise InputError(f"{path}: got an SQLite database of another program, {EXPECTED}")
-    return True
+    return version_in(path, APPLICATION, EXPECTED) is not None
 
 
 def found_or_made(path: Path, fill: Callable[[Connection], None]) -> Engine:

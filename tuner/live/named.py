@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from caches.errors import InputError
 from tuner.config import TunerConfig
+from tuner.config_loader import secret
 from tuner.live.gateway_cache import GatewayCache
 
 
@@ -15,13 +15,3 @@ def live_cache(config: TunerConfig, environ: Mapping[str, str]) -> GatewayCache:
     return GatewayCache(
         told.gateway, secret(told.key_env, "control.key_env", environ), told.cache, told.timeout_seconds
     )
-
-
-def secret(variable: str | None, key: str, environ: Mapping[str, str]) -> str | None:
-    """What an environment variable holds; None where none is named. Raises InputError where it is not set."""
-    if variable is None:
-        return None
-    found = environ.get(variable, "").strip()
-    if not found:
-        raise InputError(f"{key}: got {variable!r}, expected the name of a variable that is set")
-    return found
