@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caches.knobs import KnobSettings
-from caches.target import Arm, Plan, Split
+from caches.target import Arm, Plan, Split, Standing
 from envs.traffic import FEATURES, REQUESTS
 from tests.tuner.loops import (
     LARGE,
@@ -26,8 +26,9 @@ from tests.tuner.loops import (
 from tuner.control import ControlLoop, Did
 from tuner.ledger import DecisionFilter
 from tuner.loop.closing import Looked
-from tuner.loop.next_tick import wanted_in
+from tuner.loop.next_tick import next_tick, wanted_in
 from tuner.loop.sight import KeysSeen
+from tuner.loop.standpoint import Seen
 from tuner.records import ControlState, Mode, Outcome, Phase, Verdict, WishKind
 
 NOBODY = Plan(Split(), STATIC, STATIC)
@@ -146,6 +147,34 @@ def test_a_better_challenger_goes_all_the_way(folder: Path) -> None:
     assert (last.version, last.mode) == (7, Mode.LIVE)
     judged = bench.ledger.judgements(experiment.id)
     assert [one.index for one in judged] == list(range(judged[0].index, judged[0].index + len(judged)))
+
+
+def test_after_a_promotion_the_registry_has_the_last_word(folder: Path) -> None:
+    first, second = policy(1, STATIC), policy(2, LARGE)
+    bench = Bench(folder, policies=HandPolicies(first, second))
+    bench.run(3)
+    bench.wish(WishKind.PROMOTE)
+    bench.run(3)
+    assert bench.policies.champion() is second
+    promotions = len(bench.policies.promoted)
+    bench.policies.first, bench.policies.second = first, second  # somebody puts the old one back
+    bench.run(3)
+    assert bench.policies.champion() is first
+    assert len(bench.policies.promoted) == promotions
+    (last,) = bench.ledger.decisions("shadow", DecisionFilter(arm=Arm.CONTROL, limit=1))
+    assert last.version == 1
+
+
+def test_held_settings_are_those_of_the_plan_while_the_cache_is_on_its_way(folder: Path) -> None:
+    bench = Bench(folder, policies=HandPolicies(policy(1, LARGE)))
+    bench.run(2)
+    state, counted = bench.state, bench.cache.counters()
+    on_its_way = Standing(state.plan, {Arm.CONTROL: LARGE}, 1, counted.began_seconds)  # it has not shrunk yet
+    looked = Looked(bench.now + SECONDS, counted, on_its_way)
+    strict = rules(objectives=rules().objectives.model_copy(update={"least_requests": 10**6}))
+    tick = next_tick(state, Seen(state.index + 1, looked, champion=bench.policies.champion()), strict)
+    assert tick.decisions[0].verdict is Verdict.HOLD
+    assert tick.state.plan == state.plan
 
 
 def test_arms_are_alike_in_the_lead_in(folder: Path) -> None:

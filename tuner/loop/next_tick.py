@@ -55,7 +55,7 @@ def next_tick(before: ControlState, seen: Seen, rules: Rules) -> Tick:
     regime = regime_now(before, seen, closed, rules.regime)
     found = {
         name: wanted(role, closed, seen.looked.keys, seen.signals, moment, (rules.knobs, rules.objectives))
-        for name, role in _roles(before, seen, rules, closed, regime).items()
+        for name, role in _roles(before, seen, rules, regime).items()
     }
     if regime.response is Response.HOLD:
         found = {name: held(want) for name, want in found.items()}
@@ -84,8 +84,9 @@ def acting(before: ControlState, seen: Seen) -> LivePolicy | None:
     return None if policy is None or policy.version == before.memory.get(OUT) else policy
 
 
-def _roles(before: ControlState, seen: Seen, rules: Rules, closed: Closed, regime: RegimeNow) -> dict[str, Role]:
-    """The policies that decide, each with the arm where it was last and what it remembers."""
+def _roles(before: ControlState, seen: Seen, rules: Rules, regime: RegimeNow) -> dict[str, Role]:
+    """The policies that decide, each with the arm where it was last and what it remembers. They go on from the plan,
+    not from what binds while a cache is on its way there."""
     challenged = None if seen.running is None else seen.running.challenged(before.index)
     home = Arm.CONTROL if challenged is None else OTHER[challenged]
     roles, champion = {}, acting(before, seen)
@@ -97,7 +98,7 @@ def _roles(before: ControlState, seen: Seen, rules: Rules, closed: Closed, regim
             stand_in(champion) if replaced else champion,
             Arm.CONTROL,
             home,
-            settings or _in_force(before, closed, home),
+            settings or before.plan.settings(home),
             rules.knobs.default(),
             _remembered(before, CHAMPION),
         )
@@ -108,16 +109,11 @@ def _roles(before: ControlState, seen: Seen, rules: Rules, closed: Closed, regim
             seen.challenger,
             Arm.TREATMENT,
             arm,
-            settings or _in_force(before, closed, arm),
-            settings or _in_force(before, closed, home),
+            settings or before.plan.settings(arm),
+            settings or before.plan.settings(home),
             _remembered(before, CHALLENGER),
         )
     return roles
-
-
-def _in_force(before: ControlState, closed: Closed, arm: Arm) -> KnobSettings:
-    record = closed.records.get(arm)
-    return before.plan.settings(arm) if record is None else record.settings
 
 
 def _remembered(before: ControlState, role: str) -> Mapping[str, Any]:

@@ -156,7 +156,7 @@ def _overtaken(seen: Seen) -> str | None:
         return None
     record = seen.running.record
     challenger = None if seen.challenger is None else seen.challenger.version
-    champion = None if seen.champion is None else seen.champion.version
+    champion = _champion(seen)
     if champion == record.challenger:
         return f"Version {record.challenger} was made the champion elsewhere."
     if challenger != record.challenger:
@@ -164,6 +164,11 @@ def _overtaken(seen: Seen) -> str | None:
     if champion != record.champion:
         return f"The champion is {_version(champion)} by now, no longer {_version(record.champion)}."
     return None
+
+
+def _champion(seen: Seen) -> int | None:
+    """Its version in the registry."""
+    return None if seen.champion is None else seen.champion.version
 
 
 def _version(version: int | None) -> str:
@@ -192,7 +197,9 @@ def _within_mode(turn: Turn, place: Place, rules: Rules, outcome: Outcome) -> Tu
 
 def _memory(before: ControlState, seen: Seen, turn: Turn, spent: int, found: Mapping[str, Wanted]) -> dict[str, Any]:
     place = Place(before.phase, before.step)
-    kept = {name: before.memory[name] for name in (TRIED, OUT, PROMOTED) if name in before.memory}
+    kept: dict[str, Any] = {name: before.memory[name] for name in (TRIED, OUT, PROMOTED) if name in before.memory}
+    if PROMOTED in kept and _champion(seen) != kept[PROMOTED][1]:
+        del kept[PROMOTED]  # the registry says so too, or somebody chose another: from now on it alone counts
     kept[SPENT] = spent if turn.place == place and turn.move is not Move.BEGIN else 0
     if turn.move is Move.BEGIN and seen.challenger is not None:
         kept[TRIED] = seen.challenger.version
@@ -200,7 +207,7 @@ def _memory(before: ControlState, seen: Seen, turn: Turn, spent: int, found: Map
         kept.pop(TRIED, None)
         kept.pop(OUT, None)
     if turn.move is Move.PROMOTE and seen.challenger is not None:
-        kept[PROMOTED] = [seen.challenger.version, None if seen.champion is None else seen.champion.version]
+        kept[PROMOTED] = [seen.challenger.version, _champion(seen)]
     champion = found.get(CHAMPION)
     if turn.move is Move.ROLL_BACK and champion is not None and _to_blame(champion, before, turn):
         kept[OUT] = champion.role.policy.version
@@ -233,7 +240,7 @@ def _experiment(
 
 def _begun(cache: str, seen: Seen, rules: Rules, started: Wish | None) -> Running:
     assert seen.challenger is not None
-    challenger, champion = seen.challenger.version, None if seen.champion is None else seen.champion.version
+    challenger, champion = seen.challenger.version, _champion(seen)
     name = f"{cache}-{seen.index}-v{challenger}"
     design = _designed(rules.designed(name), started).model_copy(update={"share": rules.rollout.shares[0]})
     record = ExperimentRecord(name, cache, seen.looked.now_seconds, champion, challenger, design_json(design, None))
