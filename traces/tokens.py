@@ -1,4 +1,4 @@
-"""Token counts for traces that have none."""
+"""Token counts for traces that have none, and sizes that follow from tokens."""
 
 from __future__ import annotations
 
@@ -33,3 +33,17 @@ def assume_tokens(trace: Trace, prompt_tokens: int = 1020, bytes_per_token: floa
         return trace
     info = dataclasses.replace(trace.info, assumptions=(*trace.info.assumptions, *added))
     return dataclasses.replace(trace, info=info, prompt_tokens=prompt, output_tokens=output)
+
+
+def sized_by_tokens(trace: Trace, envelope_bytes: int, bytes_per_token: float) -> Trace:
+    """The trace with size_bytes = envelope_bytes + bytes_per_token * output_tokens, in place of those recorded.
+
+    What an API answers is its text and a document around it, whatever the source of the keys was a cache of. It says so
+    in the assumptions. Needs output tokens, see `assume_tokens`; raises InputError without them.
+    """
+    if trace.output_tokens is None:
+        raise InputError(f"trace {trace.info.name}: got no output tokens, expected them, for sizes follow from them")
+    size = np.rint(envelope_bytes + bytes_per_token * trace.output_tokens.astype(np.float64)).astype(np.int32)
+    told = f"Sizes are modelled as {envelope_bytes} bytes and {bytes_per_token:g} for each output token."
+    info = dataclasses.replace(trace.info, assumptions=(*trace.info.assumptions, told))
+    return dataclasses.replace(trace, info=info, size_bytes=size)

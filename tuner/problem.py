@@ -13,9 +13,10 @@ from envs.prefix import Placement, require_blocks
 from envs.serving import ServingProfile, load_profile
 from envs.world import Problem
 from traces.catalog import load_trace
-from traces.tokens import assume_tokens
+from traces.tokens import assume_tokens, sized_by_tokens
 from traces.trace import Trace
 from tuner.config import TunerConfig
+from tuner.sections import AssumeConfig
 
 
 def make_problem(config: TunerConfig) -> Problem:
@@ -27,9 +28,9 @@ def make_problem(config: TunerConfig) -> Problem:
 
 def problem_of(config: TunerConfig, trace: Trace) -> Problem:
     """The problem that the settings describe, on this trace."""
-    assume, profile = config.trace.assume, load_profile(config.serving.profile)
+    trace, profile = _assumed(trace, config.trace.assume), load_profile(config.serving.profile)
     return Problem(
-        trace=assume_tokens(trace, assume.prompt_tokens, assume.bytes_per_token),
+        trace=trace,
         interval_seconds=config.trace.interval_seconds,
         knobs=config.knobs.space(largest_bytes(config, trace, profile)),
         prices=config.prices,
@@ -42,6 +43,13 @@ def problem_of(config: TunerConfig, trace: Trace) -> Problem:
         entry_overhead_bytes=config.cache.entry_overhead_bytes,
         prefix=config.prefix if config.cache.kind == "prefix" else None,
     )
+
+
+def _assumed(trace: Trace, assume: AssumeConfig) -> Trace:
+    trace = assume_tokens(trace, assume.prompt_tokens, assume.bytes_per_token)
+    if assume.envelope_bytes is None:
+        return trace
+    return sized_by_tokens(trace, assume.envelope_bytes, assume.bytes_per_token)
 
 
 def largest_bytes(config: TunerConfig, trace: Trace, profile: ServingProfile) -> float:

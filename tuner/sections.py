@@ -41,6 +41,13 @@ class AssumeConfig(BaseModel):
     bytes_per_token: float = Field(
         4.0, gt=0, description="Size of a response per output token.", json_schema_extra={"unit": "bytes"}
     )
+    envelope_bytes: int | None = Field(
+        None,
+        ge=0,
+        description="Set: sizes are this and bytes_per_token for each output token, in place of those recorded, as for "
+        "keys that were recorded at another kind of cache.",
+        json_schema_extra={"unit": "bytes"},
+    )
 
 
 class TraceConfig(BaseModel):

@@ -11,7 +11,7 @@ import pytest
 from caches.errors import InputError
 from tests.traces.trace_samples import FOLDER
 from traces.catalog import read_trace
-from traces.tokens import assume_tokens
+from traces.tokens import assume_tokens, sized_by_tokens
 
 
 def test_fills_both_columns_and_says_so() -> None:
@@ -57,3 +57,16 @@ def test_default_is_the_median_of_the_azure_trace(shared_traces: Path) -> None:
     counts = read_trace(shared_traces / "llm" / "azure_llm_2023_conv.csv.gz").prompt_tokens
     assert counts is not None
     assert np.median(counts) == 1020
+
+
+def test_sizes_follow_from_tokens_where_that_is_asked_for() -> None:
+    bare = read_trace(FOLDER / "twitter_short.csv")
+    with pytest.raises(InputError, match="got no output tokens"):
+        sized_by_tokens(bare, 330, 4.0)
+    trace = assume_tokens(bare)
+    assert trace.output_tokens is not None
+    made = sized_by_tokens(trace, 330, 2.5)
+    assert made.size_bytes.tolist() == [round(330 + 2.5 * tokens) for tokens in trace.output_tokens.tolist()]
+    assert made.size_bytes.dtype == np.int32
+    assert made.info.assumptions[-1] == "Sizes are modelled as 330 bytes and 2.5 for each output token."
+    assert made.sha256 == trace.sha256  # the recorded traffic is the same
