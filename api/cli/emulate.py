@@ -34,6 +34,9 @@ def emulate(
     speed: Annotated[
         float, typer.Option(min=0.001, max=1e6, help="Seconds of the profile that pass in one second.")
     ] = 1.0,
+    stream_interval: Annotated[
+        int, typer.Option(min=1, help="Tokens of a streamed chunk, after the first; as vLLM's option of this name.")
+    ] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Of all answers.")] = 0,
     fail_ratio: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Share of requests, always the same ones, that get a 429 or a 500.")
@@ -45,7 +48,12 @@ def emulate(
     and /healthz and /metrics. Stops at SIGINT and SIGTERM.
     """
     settings = EmulatorSettings(
-        profile=load_profile(profile), replicas=replicas, speed=speed, seed=seed, fail_ratio=fail_ratio
+        profile=load_profile(profile),
+        replicas=replicas,
+        speed=speed,
+        stream_interval=stream_interval,
+        seed=seed,
+        fail_ratio=fail_ratio,
     )
     listener = listen(host, port)
     server = server_of(create_emulator(settings), SHUTDOWN_SECONDS, has_lifespan=False)

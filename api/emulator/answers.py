@@ -141,6 +141,8 @@ def _json_text(schema: dict[str, Any], digest: Digest, param: str) -> str:
 def _prose(digest: Digest, length: _Length) -> tuple[str, str]:
     """A text and why it ends."""
     drawn = max(SHORTEST + below(digest, LONGEST - SHORTEST + 1, "length"), length.least)
+    if length.limit == length.least:  # it has to be that long, and ends there by itself
+        drawn = length.least
     tokens = length.limit if length.exact and length.limit else drawn
     text = _words(digest, tokens * CHARACTERS)
     if length.exact:

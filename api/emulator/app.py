@@ -100,9 +100,9 @@ class _Emulator:
 
     async def _deliver(self, request: Request, answer: Answer, form: Form, body: ChatBody | CompletionBody) -> Response:
         self._fail_perhaps(answer.digest)
-        fingerprint = self.settings.fingerprint
+        fingerprint, interval = self.settings.fingerprint, self.settings.stream_interval
         if body.stream:
-            return EventStream(events(answer, form, self.queue, fingerprint, with_usage=body.usage_in_stream))
+            return EventStream(events(answer, form, self.queue, fingerprint, interval, with_usage=body.usage_in_stream))
         served = await unless_gone(request, self._serve_all(answer))
         return gone_response() if served is None else json_response(form.whole(answer, fingerprint))
 

@@ -67,8 +67,9 @@ class Queue:
             self._give_back(min(self.now(), done))
         return Served(begin - arrived, first - arrived, done - arrived)
 
-    async def stream(self, prompt_tokens: int, output_tokens: int) -> AsyncGenerator[int, None]:
-        """Yields how many tokens there are by now, whenever there are more, and ends when the sequence is done.
+    async def stream(self, prompt_tokens: int, output_tokens: int, interval: int = 1) -> AsyncGenerator[int, None]:
+        """Yields how many tokens there are by now: at the first, then whenever there are `interval` more, and at the
+        end, when the sequence is done.
 
         Tokens that fall due together come together. Close the generator, or cancel its task, to end the sequence early.
         """
@@ -80,11 +81,12 @@ class Queue:
             self.prompt_tokens += prompt_tokens
             while made < output_tokens:
                 due = int((self.now() - first) / step) + 1
-                due = min(max(due, made + 1), output_tokens)  # a clock that is a hair early has one token at least
+                due = min(max(due, made + (interval if made else 1)), output_tokens)  # a clock may be a hair early
                 self.generation_tokens += due - made
                 made = due
                 yield made
-                await self._until(first + made * step)
+                await self._until(first + (min(made + interval, output_tokens) - 1) * step)
+            await self._until(done)
         finally:
             self._give_back(min(self.now(), done))
 

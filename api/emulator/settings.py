@@ -16,6 +16,7 @@ class EmulatorSettings(BaseModel):
     profile: ServingProfile
     replicas: int = described(1, "GPUs that serve the model", "GPUs", gt=0, le=1024)
     speed: float = described(1.0, "seconds of the profile that pass in a second", "ratio", gt=0, allow_inf_nan=False)
+    stream_interval: int = described(1, "tokens of a streamed chunk, after the first", "tokens", gt=0)
     seed: int = described(0, "of all answers", "number", ge=0)
     fail_ratio: float = described(0.0, "share of requests that get an error in place of an answer", "ratio", ge=0, le=1)
 

@@ -1,4 +1,4 @@
-"""An answer as server-sent events, each token when the queue has it."""
+"""An answer as server-sent events, tokens when the queue has them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ T = TypeVar("T")
 
 
 async def events(
-    answer: Answer, form: Form, queue: Queue, fingerprint: str, *, with_usage: bool
+    answer: Answer, form: Form, queue: Queue, fingerprint: str, interval: int, *, with_usage: bool
 ) -> AsyncGenerator[bytes, None]:
-    """The body of a streamed response. Closed early, it frees all slots that it holds and waits for."""
+    """The body of a streamed response. interval: tokens of a chunk, the first one comes alone. Closed early, it frees
+    all slots that it holds and waits for."""
     envelope = form.envelope(answer, fingerprint)
     if with_usage:
         envelope["usage"] = None
-    entries = [_entries(choice, form, queue, answer.top) for choice in answer.choices]
+    entries = [_entries(choice, form, queue, answer.top, interval) for choice in answer.choices]
     async with aclosing(merged(entries)) as arriving:
         async for batch in arriving:
             yield b"".join(_event({**envelope, "choices": [entry]}) for entry in batch)
@@ -34,15 +35,17 @@ async def events(
 
 
 async def _entries(
-    choice: Choice, form: Form, queue: Queue, top: int | None
+    choice: Choice, form: Form, queue: Queue, top: int | None, interval: int
 ) -> AsyncGenerator[list[dict[str, Any]], None]:
     """The `choices` entries of one choice, as many at once as are due."""
     opening = form.opening(choice)
     batch = [] if opening is None else [opening]
     sent = 0
-    async with aclosing(queue.stream(choice.prompt_tokens, len(choice.pieces))) as counts:
+    async with aclosing(queue.stream(choice.prompt_tokens, len(choice.pieces), interval)) as counts:
         async for made in counts:
-            yield batch + [form.part(choice, position, top) for position in range(sent, made)]
+            ends = [*range(sent + (interval if sent else 1), made, interval), made]
+            starts = [sent, *ends[:-1]]
+            yield batch + [form.part(choice, start, end, top) for start, end in zip(starts, ends, strict=True)]
             batch, sent = [], made
     yield [*batch, form.closing(choice)]
 

@@ -26,8 +26,8 @@ class Form(Protocol):
     def opening(self, choice: Choice) -> dict[str, Any] | None:
         """The `choices` entry before the first token; None where there is no such chunk."""
 
-    def part(self, choice: Choice, position: int, top: int | None) -> dict[str, Any]:
-        """The `choices` entry that brings the token at `position`, from 0."""
+    def part(self, choice: Choice, start: int, end: int, top: int | None) -> dict[str, Any]:
+        """The `choices` entry that brings the tokens start … end - 1, from 0."""
 
     def closing(self, choice: Choice) -> dict[str, Any]:
         """The last `choices` entry, which says why the answer ends."""
@@ -58,11 +58,11 @@ class ChatForm:
         call = {"index": 0, **_call(choice, "")}
         return _delta(choice, {"role": "assistant", "content": None, "tool_calls": [call]})
 
-    def part(self, choice: Choice, position: int, top: int | None) -> dict[str, Any]:
-        piece = choice.pieces[position]
+    def part(self, choice: Choice, start: int, end: int, top: int | None) -> dict[str, Any]:
+        piece = "".join(choice.pieces[start:end])
         if choice.tool is not None:
             return _delta(choice, {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]})
-        logprobs = None if top is None else chat_logprobs(choice, position, position + 1, top)
+        logprobs = None if top is None else chat_logprobs(choice, start, end, top)
         return _delta(choice, {"content": piece}) | {"logprobs": logprobs}
 
     def closing(self, choice: Choice) -> dict[str, Any]:
@@ -100,9 +100,8 @@ class CompletionForm:
     def opening(self, choice: Choice) -> None:
         return None
 
-    def part(self, choice: Choice, position: int, top: int | None) -> dict[str, Any]:
-        logprobs = self._logprobs(choice, position, position + 1, top)
-        return self._entry(choice, choice.pieces[position], logprobs)
+    def part(self, choice: Choice, start: int, end: int, top: int | None) -> dict[str, Any]:
+        return self._entry(choice, "".join(choice.pieces[start:end]), self._logprobs(choice, start, end, top))
 
     def closing(self, choice: Choice) -> dict[str, Any]:
         return self._entry(choice, "", None) | {"finish_reason": choice.finish_reason}
