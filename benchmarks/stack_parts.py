@@ -30,7 +30,7 @@ from caches.tiers.memory import MemoryTier
 from caches.tiers.tier import Answer
 
 ROUNDS = 5
-ROWS = (1_000, 8_192, 65_536)
+ROWS = (1_000, 4_096, 8_192, 65_536)
 NEIGHBOURS = 8
 NOISE = 0.5  # length of what is added to the vector of a question, of length 1, to make another one near it
 

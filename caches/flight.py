@@ -66,13 +66,15 @@ class Flight(Generic[Result]):
         """Raises what the leader failed with. A follower that is cancelled leaves the flight as it is."""
         return await asyncio.shield(self._ended)
 
-    async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """All that was published, from the beginning, until the end. Raises what the leader failed with."""
+    async def pieces(self) -> AsyncGenerator[list[bytes], None]:
+        """All that was published, from the beginning, until the end; together what is there together. Raises what the
+        leader failed with."""
         seen = 0
         while True:
             while seen < len(self._pieces):
-                yield self._pieces[seen]
-                seen += 1
+                new = self._pieces[seen:]
+                seen += len(new)
+                yield new
             if self._ended.done():
                 self._ended.result()
                 return

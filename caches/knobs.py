@@ -70,9 +70,13 @@ class Knob:
         if not 0 < self.max_step <= 1:
             raise InputError(f"{self.name}.max_step: got {self.max_step}, expected in (0, 1]")
 
+    def within(self, value: float) -> float:
+        """The nearest value in the range."""
+        return min(max(value, self.low), self.high)
+
     def position(self, value: float) -> float:
         """Value to position in [0, 1]; values outside the range are clamped to it."""
-        value = min(max(value, self.low), self.high)
+        value = self.within(value)
         if self.scale == "log":
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)

@@ -1,7 +1,8 @@
 """The tiers of the live cache, one above the other, and the backend behind them.
 
-A request goes down until a tier answers; what a lower tier had is kept in those above it, what the backend answered in
-all. Equal requests that are there at the same time cause one backend call, in this process and, with a lease, in all.
+A request goes down until a tier answers; what a lower tier had is kept in those above it, what took time to get also in
+those below that answer at once and lack it (the one by meaning), what the backend answered in all. Equal requests that
+are there at the same time cause one backend call, in this process and, with a lease, in all.
 Nothing that a tier does wrong reaches the caller: it is left alone and counted.
 """
 
@@ -72,6 +73,7 @@ class Stack:
         self._flights: Flights[Served] = Flights()
         self._invalidations = Invalidations(self.places, self._flights.abandon)
         slow = [depth for depth, place in enumerate(self.places) if not place.at_once]
+        self._below = [_learning(self.places, depth) for depth in range(len(self.places))]
         self._quick = min(slow, default=len(self.places))  # tiers that every request asks for itself
         self._work: set[asyncio.Future[Served]] = set()
 
@@ -85,12 +87,12 @@ class Stack:
         return self
 
     async def lookup(self, key: RequestKey, max_age_seconds: float | None = None) -> Served | None:
-        """The first tier's answer that is not older than the caller wants. Keeps it in the tiers above."""
+        """The first tier's answer that is not older than the caller wants. Kept in the tiers that should have it."""
         return await self._lookup(key, max_age_seconds, range(len(self.places)))
 
     async def _lookup(self, key: RequestKey, max_age_seconds: float | None, depths: range) -> Served | None:
         for depth in depths:
-            if depth == 0:  # there is nothing above to keep it in
+            if depth == 0 and not self._below[depth]:  # there is nowhere to keep it
                 served = await self._look(key, max_age_seconds, depth, None)
             else:
                 with self.passage(key, copied=True) as passage:
@@ -119,6 +121,9 @@ class Stack:
     async def _copied(self, key: RequestKey, found: Found, depth: int, now_seconds: float) -> None:
         for above in self.places[:depth]:
             await above.store(found.stored_by(key), found.answer, now_seconds)
+        for below in self._below[depth]:
+            if not await below.ask(below.tier.holds, key, now_seconds):
+                await below.store(found.stored_by(key), found.answer, now_seconds)
 
     async def store(self, key: RequestKey, answer: Answer) -> None:
         """In every tier."""
@@ -262,3 +267,8 @@ class Stack:
         K. Lowenstein, Optimal probabilistic cache stampede prevention, VLDB 2015)."""
         early = -self._rules.refresh_beta * answer.compute_seconds * math.log(1.0 - self._random.random())
         return age + early >= lifetime
+
+
+def _learning(places: Sequence[Place], depth: int) -> list[Place]:
+    """Which learn of a hit at this depth, though they lie below. What answers at once was stored in all of them."""
+    return [] if places[depth].at_once else [place for place in places[depth + 1 :] if place.at_once]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,14 +12,14 @@ from api.gateway.config_tiers import SEMANTIC
 from api.gateway.verifying import said
 from caches.errors import InputError
 from caches.keys.by_name import ByName
-from caches.keys.request_key import Partition
+from caches.keys.request_key import Partition, RequestKey
 from caches.place import Place
 from caches.semantic.checking import Budget, HitChecker
 from caches.semantic.embedder import Embedder
 from caches.semantic.embedder_catalog import make_embedder
 from caches.semantic.matching import Matching, MatchingOptions
 from caches.semantic.redis_entries import NotedEntries
-from caches.semantic.same_answer import SameAnswer, by_similarity, exact, normalised
+from caches.semantic.same_answer import SameAnswer, by_facts, by_similarity, exact, normalised
 from caches.semantic.shared import SharedOptions, SharedSemanticTier
 from caches.semantic.store_catalog import make_vectors
 from caches.semantic.tier import SemanticOptions, SemanticTier
@@ -32,6 +32,7 @@ from caches.tiers.redis_lease import RedisLease
 SOCKET_SECONDS = 0.5  # of servers at least: housekeeping may take longer than a lookup
 SEED = 0
 Secret = Callable[[str | None, str], str | None]
+SideOf = Callable[[RequestKey], Hashable]
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,11 @@ class SemanticParts:
     lease: Lease | None = None
 
 
-def semantic_parts(config: ServeConfig, source: str, secret: Secret) -> SemanticParts | None:
-    """None where it is turned off. secret: what an environment variable holds that a key names. Raises InputError."""
+def semantic_parts(
+    config: ServeConfig, source: str, secret: Secret, side_of: SideOf | None = None
+) -> SemanticParts | None:
+    """None where it is turned off. secret: what an environment variable holds that a key names. side_of: as of
+    MatchingOptions. Raises InputError."""
     section = config.tiers.semantic
     if not section.enabled:
         return None
@@ -55,7 +59,9 @@ def semantic_parts(config: ServeConfig, source: str, secret: Secret) -> Semantic
         similarity_threshold=section.similarity_threshold,
         namespace_thresholds=ByName(stated, None),
         lowest_threshold=section.lowest_threshold,
+        highest_threshold=section.highest_threshold,
         embed_timeout_seconds=section.embedder_timeout_seconds,
+        side_of=side_of,
     )
     embedding = section.embedder_timeout_seconds if embedder.slow else None
     if not section.shared:
@@ -109,6 +115,7 @@ def _checker(config: ServeConfig, tier: Matching, embedder: Embedder) -> HitChec
     )
     same: Mapping[str, SameAnswer] = {
         "similar": by_similarity(embedder, section.same_answer_similarity),
+        "facts": by_facts(embedder, section.same_answer_similarity),
         "normalised": normalised,
         "exact": exact,
     }

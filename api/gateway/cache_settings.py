@@ -13,9 +13,9 @@ from api.http.errors import BadRequest
 from caches.keys.request_key import Partition
 from caches.knobs import KNOB_NAMES, KnobSettings
 from caches.place import Place
-from caches.semantic.matching import Matching
+from caches.semantic.matching import THRESHOLD, Matching
 
-THRESHOLD, PARTITIONS = "similarity_threshold", "partitions"
+PARTITIONS = "partitions"
 NAMES = frozenset({"tenant", "namespace", THRESHOLD})
 Thresholds = dict[Partition | None, float | None]
 

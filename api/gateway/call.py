@@ -13,7 +13,7 @@ from api.gateway.asked import Asked
 from api.gateway.assemble import Assembly
 from api.gateway.errors import Headers, NotStored, Reply, Unreachable
 from api.gateway.events import END, data_of, event
-from api.gateway.upstream import Reception, Upstream, reached, returned_headers, whole
+from api.gateway.upstream import Reception, Upstream, reached, read_out, returned_headers, whole
 from caches.flight import Flight
 from caches.keys.fields import Endpoint
 from caches.stack import Served
@@ -63,7 +63,9 @@ class BackendCall:
             async with aclosing(data_of(response.aiter_bytes())) as events:
                 async for data in events:
                     if data == END:
-                        return _assembled(assembly)
+                        answer = _assembled(assembly)
+                        await read_out(events)
+                        return answer
                     assembly.add(_chunk(data))
                     flight.publish(event(data))
         raise Unreachable("The backend ended its stream before the answer was complete.")

@@ -36,19 +36,30 @@ class SemanticConfig(LocalConfig):
     lowest_threshold: float = described(
         0.7, "Nobody can go below, also no budget.", "similarity", ge=0, le=1, strict=True
     )
+    highest_threshold: float = described(
+        1.0,
+        "Nobody can go above, but for serving equal requests only, which is always allowed.",
+        "similarity",
+        ge=0,
+        le=1,
+        strict=True,
+    )
     verified_share: float = described(
         0.02, "Of hits by meaning: the backend is asked anyway, beside the request.", "share", ge=0, le=1, strict=True
     )
     wrong_hit_budget: float = described(
         0.02, "Of hits by meaning: the share that may be wrong; thresholds follow it.", "share", gt=0, le=1, strict=True
     )
-    same_answer: Literal["similar", "normalised", "exact"] = described(
-        "similar",
-        "When two answers are the same. similar: by the embedder, which forgives another wording and may forgive "
-        "another fact; normalised: but for spelling; exact: to the letter.",
+    same_answer: Literal["facts", "similar", "normalised", "exact"] = described(
+        "facts",
+        "When two answers are the same. similar: by the embedder, which forgives another wording and does not see "
+        "another number or a negation; facts: as similar, and the same numbers and as many negations; normalised: but "
+        "for spelling; exact: to the letter.",
         "name",
     )
-    same_answer_similarity: float = described(0.85, "For similar: at least.", "similarity", ge=0, le=1, strict=True)
+    same_answer_similarity: float = described(
+        0.85, "For facts and similar: at least.", "similarity", ge=0, le=1, strict=True
+    )
     folder: Path | None = described(
         None,
         "Where its entries are kept from a stop to the next start; they hold questions and answers. Not "
@@ -88,8 +99,10 @@ class SemanticConfig(LocalConfig):
 
     @model_validator(mode="after")
     def _threshold_in_range(self) -> SemanticConfig:
-        if self.similarity_threshold < self.lowest_threshold:
-            raise ValueError("lowest_threshold <= similarity_threshold")
+        low, threshold, high = self.lowest_threshold, self.similarity_threshold, self.highest_threshold
+        if not low <= threshold <= high or low == high:
+            order = "lowest_threshold <= similarity_threshold <= highest_threshold"
+            raise ValueError(f"{order}, got {low}, {threshold}, {high}")
         return self
 
     @model_validator(mode="after")

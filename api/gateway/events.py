@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from typing import Any
 
 import orjson
@@ -47,3 +47,8 @@ def without_usage(piece: bytes) -> bytes | None:
         return None
     del chunk["usage"]
     return json_event(chunk)
+
+
+def without_usages(pieces: Iterable[bytes]) -> list[bytes]:
+    """Those events that have something to say to such a client, as it gets them."""
+    return [told for told in map(without_usage, pieces) if told is not None]

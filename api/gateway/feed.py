@@ -11,7 +11,7 @@ import orjson
 
 from api.gateway.asked import Asked
 from api.gateway.errors import NotStored, Unreachable
-from api.gateway.events import DONE, event, json_event, without_usage
+from api.gateway.events import DONE, event, json_event, without_usages
 from api.gateway.replay import replayed
 from api.http.errors import ApiError
 from caches.flight import Flight, LeaderGone
@@ -29,8 +29,8 @@ class Feed:
         self._asked = asked
         self._flight: asyncio.Future[Flight[Served]] = asyncio.get_running_loop().create_future()
         self._fetching = asyncio.create_task(fetch(self._watch))
-        self._pieces: Pieces | None = None
-        self._first = b""
+        self._pieces: AsyncGenerator[list[bytes], None] | None = None
+        self._first: list[bytes] = []
         self.served: Served | None = None  # what is replayed; None where pieces are passed on
 
     async def open(self) -> None:
@@ -91,9 +91,9 @@ class Feed:
         """The status has been sent already: an error can only come as one more event, as it does from OpenAI."""
         try:
             async with aclosing(self._all_pieces()) as pieces:
-                async for piece in pieces:
-                    told = piece if self._asked.with_usage else without_usage(piece)
-                    if told is not None:
+                async for some in pieces:
+                    told = b"".join(some if self._asked.with_usage else without_usages(some))
+                    if told:
                         yield told
             await self._fetching  # stored: whoever hangs up at the end does not undo that
         except (NotStored, ApiError, LeaderGone) as error:
@@ -102,11 +102,11 @@ class Feed:
                 return
         yield DONE
 
-    async def _all_pieces(self) -> Pieces:
+    async def _all_pieces(self) -> AsyncGenerator[list[bytes], None]:
         assert self._pieces is not None  # of an open feed without an answer
         yield self._first
-        async for piece in self._pieces:
-            yield piece
+        async for some in self._pieces:
+            yield some
 
 
 def failed_event(error: Exception) -> bytes:

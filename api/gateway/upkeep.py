@@ -38,7 +38,7 @@ class Upkeep:
         self.verifying = (
             None
             if service.checker is None
-            else Verifying(service.stack, service.checker, service.settings.deadline_seconds)
+            else Verifying(service.stack, service.checker, service.settings.deadline_seconds, counting)
         )
 
     @asynccontextmanager

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TypeAlias
 from urllib.parse import urlsplit
@@ -30,6 +31,7 @@ OURS = b"x-setpoint-"
 NOT_RETURNED = HOP_BY_HOP | {b"date", b"server", b"content-length", b"content-encoding"}
 # Less than the 5 s after which uvicorn, and so vLLM, closes: what is sent on a connection that closes is lost.
 KEPT_OPEN_SECONDS = 4.0
+REST_SECONDS = 0.05  # for the end of a connection's body after that of the answer
 
 
 class Client(httpx.AsyncClient):
@@ -109,6 +111,15 @@ async def whole(response: Reception) -> Reply:
     with reached():
         body = await response.aread()
     return Reply(response.status_code, returned_headers(response), body)
+
+
+async def read_out(pieces: AsyncIterator[bytes]) -> None:
+    """What follows the end of a stream, hardly more than an empty chunk: only then can the connection be used again.
+    Whether the backend keeps it open or breaks it, the answer is complete."""
+    with suppress(httpx.HTTPError, TimeoutError):
+        async with asyncio.timeout(REST_SECONDS):
+            async for _ in pieces:
+                pass
 
 
 async def raw_pieces(response: Reception) -> AsyncGenerator[bytes, None]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from api.gateway.arm_counting import ArmCount, ArmCounting
 from api.gateway.asked import Asked
 from api.gateway.errors import NotStored
 from api.http.errors import ApiError
@@ -27,11 +28,18 @@ class _Elsewhere(Exception):
 
 class Verifying:
     """What the backend says is kept too: who asks this again gets the answer to this very question. failed: that the
-    backend did not answer. left_out: drawn, but not verified because there was too much to do."""
+    backend did not answer. left_out: drawn, but not verified because there was too much to do. counting: where the
+    cache is tuned, counts what came out for the arm whose hit it was."""
 
-    def __init__(self, stack: Stack | Routing, checker: HitChecker, deadline_seconds: float) -> None:
+    def __init__(
+        self,
+        stack: Stack | Routing,
+        checker: HitChecker,
+        deadline_seconds: float,
+        counting: ArmCounting | None = None,
+    ) -> None:
         self.checker, self.failed, self.left_out = checker, 0, 0
-        self._stack, self._deadline_seconds = stack, deadline_seconds
+        self._stack, self._deadline_seconds, self._counting = stack, deadline_seconds, counting
         self._work: set[asyncio.Task[None]] = set()
 
     def consider(self, asked: Asked, served: Served, call: Call) -> None:
@@ -42,7 +50,8 @@ class Verifying:
         if len(self._work) >= MOST_AT_ONCE:
             self.left_out += 1
             return
-        task = asyncio.create_task(self._verify(asked.key, found, call))
+        count = None if self._counting is None else self._counting.of(asked.key)
+        task = asyncio.create_task(self._verify(asked.key, found, call, count))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
@@ -52,14 +61,18 @@ class Verifying:
             task.cancel()
         await asyncio.gather(*work, return_exceptions=True)
 
-    async def _verify(self, key: RequestKey, found: Found, call: Call) -> None:
+    async def _verify(self, key: RequestKey, found: Found, call: Call, count: ArmCount | None) -> None:
+        """count: of the arm that the key belonged to when it hit."""
         try:
             async with asyncio.timeout(self._deadline_seconds):
-                await self.checker.check(key, found, self._asking(key, call))
+                right = await self.checker.check(key, found, self._asking(key, call))
         except (NotStored, ApiError, LeaderGone, TimeoutError):
             self.failed += 1
         except _Elsewhere:
             self.left_out += 1
+        else:
+            if count is not None:
+                count.verified(right)
 
     def _asking(self, key: RequestKey, call: Call) -> Callable[[], Any]:
         async def ask() -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 FINGERPRINT_BYTES = 32
 
@@ -15,7 +16,7 @@ class Partition:
     tenant: str = "default"
     namespace: str = "default"
 
-    @property
+    @cached_property
     def prefix(self) -> bytes:
         """How the ids of its requests begin; no other partition's do."""
         return b"%b\0%b\0" % (self.tenant.encode(), self.namespace.encode())
@@ -35,7 +36,7 @@ class RequestKey:
     model: str = ""
     tags: frozenset[str] = field(default_factory=frozenset)
 
-    @property
+    @cached_property
     def id(self) -> bytes:
         """The name to store under, of any length: partition and fingerprint."""
         return self.partition.prefix + self.fingerprint

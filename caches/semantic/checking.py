@@ -6,8 +6,9 @@ After every `every` verified hits of a partition:
     the one that binds is known to exceed it      equal requests only, from now on
     neither is known                              it stays
 
-`Known` is the 95 % bound of `verification`. Who starts with a threshold that is too low is caught by the second line,
-after as many wrong hits as it takes to know; whoever wants proof first starts with None and verifies elsewhere.
+One above the operator's highest cannot be set, so it does not count. `Known` is the 95 % bound of `verification`. Who
+starts with a threshold that is too low is caught by the second line, after as many wrong hits as it takes to know;
+whoever wants proof first starts with None and verifies elsewhere.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class HitChecker:
 
     def _keep_budget(self, partition: Partition, budget: float) -> None:
         found = choose_threshold(self.verification.outcomes(partition), budget)
-        if found is not None:
+        if found is not None and found <= self.tier.threshold_knob.high:
             self.tier.set_similarity_threshold(found, partition)
             return
         binding = self.tier.similarity_threshold(partition)

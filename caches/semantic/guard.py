@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import SequenceMatcher
 
 from caches.semantic.guard_reading import Reading, read
+from caches.semantic.guard_scope import added, persons
 from caches.semantic.guard_words import (
     AUXILIARIES,
     DETERMINERS,
@@ -160,6 +161,8 @@ RULES: Mapping[str, Rule] = {
     "kind": kind,
     "roles": roles,
     "swap": swap,
+    "persons": persons,
+    "added": added,
 }
 
 

@@ -61,11 +61,13 @@ _LITERAL = re.compile(
     """,
     re.VERBOSE,
 )
-_MAY_HOLD_LITERAL = re.compile(r"[`\"'./\\_()#+:\-@]|\d|[a-z][A-Z]")  # cheap, and most questions hold none
+# Cheap, and most questions hold none: what every literal has in it.
+_MAY_HOLD_LITERAL = re.compile(r"[`\"/\\_#+@]|(?<!\w)['-]|\.\w|\(\)|::|->|\d|[a-z][A-Z]")
 _MIXED = re.compile(r"\b(?=\w*[A-Za-z])(?=\w*\d)\w+\b")  # letters and digits in one word
 _NUMBER = re.compile(
     r"(?<![\w.])(?P<before>[$€£¥]\s?)?(?P<value>-?\d[\d,]*(?:\.\d+)?)\s?(?P<after>[%$€£¥]|°\s?[CcFf]?|[A-Za-z/]+)?"
 )
+_NUMBER_WORD = re.compile(rf"(?<![A-Za-z])(?:{'|'.join(NUMBER_WORDS)})(?![A-Za-z])", re.IGNORECASE | re.ASCII)
 _ATTACHED = re.compile(r"^(\d[\d.,]*)([A-Za-z]+)$")
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*|\d[\d.,]*\w*")
 _SENTENCE = re.compile(r"(?<=[.!?:;])\s+|\n+")
@@ -83,7 +85,8 @@ _SAME_WORD = {"logon": "login", "logoff": "logout", "signon": "signin", "signoff
 
 
 def read(question: str) -> Reading:
-    text = " ".join(unicodedata.normalize("NFKC", question).translate(_PLAIN).split())
+    plain = question if question.isascii() else unicodedata.normalize("NFKC", question).translate(_PLAIN)
+    text = " ".join(plain.split())
     literals, rest = _literals(text)
     words = _words(text)
     return Reading(
@@ -94,7 +97,7 @@ def read(question: str) -> Reading:
         names=_names(text, words),
         negations=sum(word in NEGATIONS for word in words),
         exclusions=tuple(word for word in words if word in EXCLUSIONS),
-        content=frozenset(subject(word) for word in words if _carries(word)),
+        content=frozenset(subject(word) for word in words if carries(word)),
         asks=_asks(text),
         legible=_legible(text),
     )
@@ -102,7 +105,7 @@ def read(question: str) -> Reading:
 
 def _literals(text: str) -> tuple[frozenset[str], str]:
     """They, and the text without them."""
-    if _MAY_HOLD_LITERAL.search(text.rstrip("?.! ")) is None:
+    if _MAY_HOLD_LITERAL.search(text) is None:
         return frozenset(), text
     found = frozenset(match.group().strip("`\"'.,;:!?") for match in _LITERAL.finditer(text))
     return found - {""}, _LITERAL.sub(" ", text)
@@ -126,14 +129,14 @@ def _undone(word: str) -> list[str]:
     return [_SAME_WORD.get(stem, stem)]
 
 
-def _carries(word: str) -> bool:
+def carries(word: str) -> bool:
     """Whether it belongs to the subject; numbers and units have a rule of their own."""
     return not (word[0].isdigit() or word in FUNCTION_WORDS or word in NUMBER_WORDS or word in UNITS)
 
 
 def _numbers(rest: str) -> tuple[str, ...]:
     """In order of place, number words as figures. 1,000 is 1000; 1.50 stays apart from 1.5, as versions must."""
-    in_figures = re.sub(r"[A-Za-z]+", lambda match: NUMBER_WORDS.get(match.group().casefold(), match.group()), rest)
+    in_figures = _NUMBER_WORD.sub(lambda match: NUMBER_WORDS[match.group().casefold()], rest)
     return tuple(_number(match) for match in _NUMBER.finditer(in_figures))
 
 

@@ -17,7 +17,7 @@ from caches.semantic.cells import Cells
 from caches.semantic.embedder import Vectors
 from caches.semantic.matrix import Matrix
 
-MATRIX_UP_TO = 8_192
+MATRIX_UP_TO = 4_096
 
 
 @dataclass(frozen=True, order=True)

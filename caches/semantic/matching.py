@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from caches.errors import InputError
 from caches.keys.by_name import ByName
 from caches.keys.request_key import Partition, RequestKey
+from caches.knobs import Knob
 from caches.semantic.embedder import Embedder
 from caches.semantic.guard import veto_between
 from caches.semantic.guard_reading import Reading, read
 from caches.semantic.questions import QuestionVectors, speaks
 
+THRESHOLD = "similarity_threshold"
+THRESHOLD_STEP = 0.1
 MOST_SIMILAR = 0.999999  # of another request: 1 says that the request was equal
 VECTOR_NUMBER_BYTES = 4
 TEXT_STEP_BYTES = 16  # memory is given out in steps, not by the byte
@@ -24,15 +27,26 @@ N = TypeVar("N")
 @dataclass(frozen=True)
 class MatchingOptions:
     """similarity_threshold: at the start, in [0, 1]; None serves equal requests only. namespace_thresholds: the same of
-    namespaces that state one. lowest_threshold: nobody can go below. candidates: neighbours that the guard may reject
-    before a lookup misses. longest_question: in characters. embed_timeout_seconds: for a slow embedder."""
+    namespaces that state one. lowest_threshold, highest_threshold: no threshold can be outside; None always can be set,
+    since it serves less than any. candidates: neighbours that the guard may reject before a lookup misses.
+    longest_question: in characters. embed_timeout_seconds: for a slow embedder. side_of: of a key; an entry answers by
+    meaning only questions of its own side, as it is now. None: there are no sides."""
 
     similarity_threshold: float | None = 0.9
     namespace_thresholds: ByName[float | None] = field(default_factory=lambda: ByName({}, None))
     lowest_threshold: float = 0.7
+    highest_threshold: float = 1.0
     candidates: int = 8
     longest_question: int = 1_000
     embed_timeout_seconds: float = 2.0
+    side_of: Callable[[RequestKey], Hashable] | None = None
+
+    @property
+    def threshold_knob(self) -> Knob:
+        """A knob as those of a `KnobSpace`, beside them: no policy moves it. Raises InputError."""
+        low, high = self.lowest_threshold, self.highest_threshold
+        default = high if self.similarity_threshold is None else self.similarity_threshold
+        return Knob(THRESHOLD, "similarity", low, high, default, THRESHOLD_STEP, "linear")
 
 
 @dataclass(frozen=True)
@@ -51,6 +65,7 @@ class Matching:
     def __init__(self, embedder: Embedder, options: MatchingOptions) -> None:
         self._embedder, self._matching = embedder, options
         self._questions = QuestionVectors(embedder, options.embed_timeout_seconds)
+        self.threshold_knob = options.threshold_knob
         self._thresholds: dict[Partition, float | None] = {}
         self._threshold = self._allowed(options.similarity_threshold)
         self._matched: Counter[str] = Counter()
@@ -69,7 +84,7 @@ class Matching:
         return dict(self._thresholds)
 
     def set_similarity_threshold(self, threshold: float | None, partition: Partition | None = None) -> float | None:
-        """From the next lookup on; returns what was taken, at least the operator's lowest."""
+        """From the next lookup on; returns what was taken, within the operator's range."""
         taken = self._allowed(threshold)
         if partition is None:
             self._threshold = taken
@@ -88,8 +103,8 @@ class Matching:
         if threshold is None:
             return None
         if not 0.0 <= threshold <= 1.0:
-            raise InputError(f"similarity_threshold: got {threshold}, expected 0 to 1")
-        return max(threshold, self._matching.lowest_threshold)
+            raise InputError(f"{THRESHOLD}: got {threshold}, expected 0 to 1")
+        return self.threshold_knob.within(threshold)
 
     def _speaks(self, key: RequestKey) -> bool:
         return speaks(key.question, self._matching.longest_question)
@@ -97,6 +112,10 @@ class Matching:
     def _matches(self, key: RequestKey) -> bool:
         """Whether this request may be answered by meaning."""
         return self._speaks(key) and self.similarity_threshold(key.partition) is not None
+
+    def _same_side(self, key: RequestKey, other: RequestKey) -> bool:
+        side_of = self._matching.side_of
+        return side_of is None or side_of(key) == side_of(other)
 
     def _question_bytes(self, key: RequestKey, number_bytes: int = VECTOR_NUMBER_BYTES) -> int:
         """Of the question and its vector; 0 where it has none that may be matched."""

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Callable
 
 from caches.semantic.embedder import Embedder
+from caches.semantic.guard import negation, numbers
+from caches.semantic.guard_reading import read
 
 SameAnswer = Callable[[str, str], bool]
 
@@ -30,6 +32,18 @@ def by_similarity(embedder: Embedder, at_least: float) -> SameAnswer:
             return True
         one, other = embedder.embed([served, fresh])
         return float(one @ other) >= at_least
+
+    return same
+
+
+def by_facts(embedder: Embedder, at_least: float) -> SameAnswer:
+    """As `by_similarity`, with the same numbers and units in the same order, and as many negations. What a backend says
+    at greater length with another number in it is another answer then."""
+    similar = by_similarity(embedder, at_least)
+
+    def same(served: str, fresh: str) -> bool:
+        one, other = read(served), read(fresh)
+        return numbers(one, other) is None and negation(one, other) is None and similar(served, fresh)
 
     return same
 

@@ -147,7 +147,8 @@ class SharedSemanticTier(Matching):
             return None
         group = Group(key.partition, key.context)
         near = await self._vectors.nearest(self._space, group, vector, self.options.candidates)
-        readable = ((one, one.similarity, read(one.question)) for one in near)
+        ours = (one for one in near if self._same_side(key, replace(key, fingerprint=one.fingerprint)))
+        readable = ((one, one.similarity, read(one.question)) for one in ours)
         for one, similarity in self._may_answer(key, readable):
             other = replace(key, fingerprint=one.fingerprint)
             found = await self._entries.lookup(other, now)

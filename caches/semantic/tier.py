@@ -124,12 +124,12 @@ class SemanticTier(Matching, LocalTier[Held]):
     def _readable(
         self, key: RequestKey, near: Iterable[Neighbour], now: float
     ) -> Iterator[tuple[bytes, float, Reading]]:
-        """Those that are not too old, by name."""
+        """Those of the key's side that are not too old, by name."""
         for neighbour in near:
-            name = replace(key, fingerprint=neighbour.fingerprint).id
-            held = self._shelf.fresh(name, now)
-            if held is not None and held.reading is not None:
-                yield name, neighbour.similarity, held.reading
+            other = replace(key, fingerprint=neighbour.fingerprint)
+            held = self._shelf.fresh(other.id, now)
+            if held is not None and held.reading is not None and self._same_side(key, other):
+                yield other.id, neighbour.similarity, held.reading
 
     async def _keep(self, key: RequestKey, answer: Answer, now_seconds: float, warming: bool) -> bool:
         now, size = self._clock(now_seconds), self.entry_bytes(key, answer)

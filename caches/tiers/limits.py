@@ -7,8 +7,6 @@ from caches.knobs import KnobSettings, KnobSpace
 
 def within(settings: KnobSettings, space: KnobSpace) -> KnobSettings:
     """The nearest settings inside the ranges; the capacity in whole bytes."""
-    size, ttl, warmup = (
-        min(max(value, knob.low), knob.high)
-        for value, knob in zip(settings.as_array().tolist(), space.knobs, strict=True)
-    )
+    values = zip(settings.as_array().tolist(), space.knobs, strict=True)
+    size, ttl, warmup = (knob.within(value) for value, knob in values)
     return KnobSettings(float(int(size)), ttl, warmup)

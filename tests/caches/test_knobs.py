@@ -50,6 +50,13 @@ def test_no_position_leads_out_of_the_range(knob: Knob, position: float) -> None
     assert knob.low <= knob.value(position) <= knob.high
 
 
+@given(knob_strategy(), st.floats(allow_nan=False), unit)
+def test_within_gives_the_nearest_value_in_the_range(knob: Knob, value: float, position: float) -> None:
+    taken = knob.within(value)
+    assert knob.low <= taken <= knob.high
+    assert abs(taken - value) <= abs(knob.value(position) - value)
+
+
 def test_half_way_is_the_geometric_mean_on_a_log_scale_and_the_mean_on_a_linear_one() -> None:
     assert SIZE.value(0.5) == pytest.approx(math.sqrt(1e6 * 1e9))
     assert SIZE.position(1e7) == pytest.approx(1 / 3)

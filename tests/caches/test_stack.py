@@ -90,6 +90,23 @@ async def test_a_lower_tiers_answer_is_kept_above_with_its_age() -> None:
     assert await stack.lookup(key_of(2)) is None
 
 
+async def test_what_a_slow_tier_has_is_learnt_by_one_below_that_answers_at_once() -> None:
+    """As after a start with an empty tier of answers by meaning, below a Redis that holds much; stored once."""
+    clock, slow, quick = Clock(), MemoryTier(SPACE, "slow"), Troubled(SPACE, "quick")
+    for places in ([Place(slow, 1.0), Place(quick)], [Place(MemoryTier(SPACE, "l1")), Place(slow, 1.0), Place(quick)]):
+        stack = Stack(places, PLAIN, clock=clock)
+        await slow.store(key_of(1), answer_of(1, 10, START), START)
+        await quick.delete(key_of(1))
+        clock.now += 5
+        assert (await stack.lookup(key_of(1))) == Served(answer_of(1, 10, START), "slow", clock.now - START, level=2)
+        assert await quick.lookup(key_of(1), clock.now) == Found(answer_of(1, 10, START))
+        writes = (await quick.stats()).writes
+        await places[0].tier.delete(key_of(1))
+        await slow.store(key_of(1), answer_of(1, 10, START), START)
+        assert await stack.lookup(key_of(1)) is not None
+        assert (await quick.stats()).writes == writes
+
+
 async def test_what_the_backend_answers_is_written_to_all_tiers() -> None:
     clock, upper, lower = Clock(), MemoryTier(SPACE, "l1"), MemoryTier(SPACE, "l2")
     stack, _ = stack_of(clock, [upper, lower])

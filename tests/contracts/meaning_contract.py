@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
 
 from caches.errors import InputError
-from caches.keys.request_key import Partition
+from caches.keys.request_key import Partition, RequestKey
 from caches.knobs import KnobSettings, KnobSpace
 from caches.semantic.embedder import Embedder
 from caches.semantic.matching import MOST_SIMILAR, MatchingOptions, SemanticCounts
@@ -44,8 +44,15 @@ class MeaningContract:
         ttl: float = ENDLESS,
         threshold: float | None = 0.8,
         longest_question: int = 1_000,
+        side_of: Callable[[RequestKey], Hashable] | None = None,
     ) -> AsyncIterator[MeaningTier]:
-        options = MatchingOptions(threshold, lowest_threshold=0.5, longest_question=longest_question)
+        options = MatchingOptions(
+            threshold,
+            lowest_threshold=0.5,
+            highest_threshold=0.95,
+            longest_question=longest_question,
+            side_of=side_of,
+        )
         async with self.meaning.make(embedder or ToyEmbedder(), space(capacity, ttl), options) as tier:
             yield tier
 
@@ -99,6 +106,28 @@ class MeaningContract:
                 for question in (ALIKE, ASKED):
                     assert await t.lookup(ask(question, Partition(tenant, namespace), context), START) is None
 
+    async def test_a_question_is_answered_by_entries_of_its_side_only_as_sides_are_now(self) -> None:
+        sides = {ask(ALIKE).id: "right", ask(ASKED).id: "left"}
+        async with self.made(side_of=lambda key: sides[key.id]) as t:
+            await t.store(ask(ASKED), say("thus"), START)
+            assert await t.lookup(ask(ALIKE), START) is None
+            assert await t.lookup(ask(ASKED), START) is not None
+            sides[ask(ALIKE).id] = "left"
+            found = await t.lookup(ask(ALIKE), START)
+            assert found is not None
+            assert (found.answer.body, found.similarity) == (b"thus", pytest.approx(5 / 6, abs=self.meaning.tolerance))
+
+    async def test_behind_an_entry_of_the_other_side_the_next_one_answers(self) -> None:
+        """The nearer one is of the other side, and no veto."""
+        near, far = ask("how do i reset my password"), ask("now how do i reset my password")
+        async with self.made(threshold=0.6, side_of=lambda key: key.id == near.id) as t:
+            await t.store(near, say("near"), START)
+            await t.store(far, say("far"), START)
+            found = await t.lookup(ask(ALIKE), START)
+            assert found is not None
+            assert found.answer.body == b"far"
+            assert t.counts() == SemanticCounts(semantic_hits=1)
+
     async def test_a_similar_hit_touches_the_entry_that_answered(self) -> None:
         async with self.made() as t:
             each = t.entry_bytes(ask(ASKED), say("old."))
@@ -150,7 +179,7 @@ class MeaningContract:
             toy.broken = False
             assert await t.store(ask(ASKED), say("x"), START)
 
-    async def test_the_threshold_can_be_moved_and_read_back_but_not_below_the_operators(self) -> None:
+    async def test_the_threshold_can_be_moved_and_read_back_but_not_out_of_the_operators_range(self) -> None:
         async with self.made(threshold=0.9) as t:
             other = Partition("b", "x")
             for partition in (HERE, other):
@@ -160,6 +189,8 @@ class MeaningContract:
             assert await t.lookup(ask(ALIKE), START) is not None
             assert t.set_similarity_threshold(None, other) is None
             assert (t.similarity_threshold(other), t.similarity_threshold(HERE)) == (None, 0.5)
+            assert (t.set_similarity_threshold(0.99, HERE), t.similarity_threshold(HERE)) == (0.95, 0.95)
+            assert t.set_similarity_threshold(0.5, HERE) == 0.5
             assert await t.lookup(ask(ALIKE, other), START) is None
             assert await t.lookup(ask(ASKED, other), START) is not None
             with pytest.raises(InputError, match="similarity_threshold"):

@@ -231,6 +231,11 @@ def test_the_driver_for_cassandra_is_asked_for_where_there_is_a_section(
             "cache_size <= highest_cache_size, got 4194304, 70000, 1099511627776",
         ),
         ("[tiers.semantic]\nlowest_threshold = 0.99", ": got tiers.semantic.lowest_threshold = 0.99, expected lowest_"),
+        (
+            "[tiers.semantic]\nhighest_threshold = 0.85",
+            ": got tiers.semantic.highest_threshold = 0.85, expected lowest_threshold <= similarity_threshold <= "
+            "highest_threshold, got 0.7, 0.9, 0.85",
+        ),
         ("[namespaces.a]\nttl = 5", ": unknown key namespaces.a.ttl, the nearest known is ttl_seconds"),
         ("[namespaces.'a-*']\nttl_seconds = -5", ", namespaces.a-*.ttl_seconds: got -5, expected greater than 0"),
         ("[namespaces.'a/b']\nttl_seconds = 5", ", namespaces: got a table of a/b, expected names or beginnings"),

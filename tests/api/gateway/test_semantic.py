@@ -19,6 +19,7 @@ PLAIN = """
 [tiers.semantic]
 verified_share = 0.0
 lowest_threshold = 0.8
+highest_threshold = 0.995
 [namespaces.exact]
 tiers = ["memory"]
 [namespaces.strict]
@@ -95,7 +96,7 @@ def test_namespaces_without_the_tier_or_with_a_threshold_of_their_own(plain: str
     assert len(backend.calls) == 2 + 2 + 3
 
 
-def test_thresholds_are_read_and_set_within_the_operators_lowest(plain: str) -> None:
+def test_thresholds_are_read_and_set_within_the_operators_range(plain: str) -> None:
     url = f"{plain}/v1/cache/settings"
     began = send("GET", url).json()
     assert began["tiers"]["semantic"]["similarity_threshold"] == 0.9
@@ -121,8 +122,9 @@ def test_thresholds_are_read_and_set_within_the_operators_lowest(plain: str) -> 
     knobs = {name: value for name, value in whole["tiers"]["semantic"].items() if name != "similarity_threshold"}
     back = {"semantic": knobs | {"similarity_threshold": 0.9}}
     assert send("PUT", url, json=back).json()["tiers"]["semantic"] == began["tiers"]["semantic"]
-    other = {"partitions": [{"namespace": "strict", "similarity_threshold": 0.99}]}
-    assert send("PUT", url, json=other).json()["tiers"] == {}
+    other = {"partitions": [{"namespace": "strict", "similarity_threshold": 1.0}]}
+    highest = {"tenant": "default", "namespace": "strict", "similarity_threshold": 0.995}
+    assert send("PUT", url, json=other).json() == {"tiers": {}, "partitions": [highest]}
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ from tests.contracts.tier_contract import SPACE, START, key_of
 KEY, OTHER = key_of(1), key_of(1, 1)
 
 
-def checker(budget: Budget, share: float = 1.0) -> HitChecker:
-    tier = SemanticTier(ToyEmbedder(), SPACE, options=SemanticOptions(similarity_threshold=0.8, lowest_threshold=0.7))
+def checker(budget: Budget, share: float = 1.0, highest: float = 1.0) -> HitChecker:
+    options = SemanticOptions(similarity_threshold=0.8, lowest_threshold=0.7, highest_threshold=highest)
+    tier = SemanticTier(ToyEmbedder(), SPACE, options=options)
     return HitChecker(tier, Verification(share, seed=0), exact, lambda answer: answer.body.decode(), budget)
 
 
@@ -54,6 +55,16 @@ async def test_where_nothing_is_known_it_stays() -> None:
     for number in range(100):
         await check(subject, 0.95, right=number != 50)  # one of a hundred: between 0.03 and 5.4 %
     assert subject.tier.similarity_threshold(KEY.partition) == 0.8
+
+
+async def test_what_the_operator_does_not_allow_is_never_chosen() -> None:
+    """Right from 0.9 on, where the operator's highest is 0.85: what keeps the budget cannot be set, and what can be set
+    is known to exceed it, since below 0.9 every second hit is wrong."""
+    subject = checker(Budget(0.05, every=400), highest=0.85)
+    for number in range(400):
+        similarity = 0.80 + 0.0005 * number
+        await check(subject, similarity, right=similarity >= 0.9 or number % 2 == 0)
+    assert subject.tier.similarity_threshold(KEY.partition) is None
 
 
 async def test_without_a_budget_it_is_only_measured() -> None:

@@ -108,6 +108,17 @@ APART = {
         ("Does my insurance cover a flat?", "Does my insurance cover boats?"),
         ("How do I delete a project?", "How do I delete an organisation?"),
     ],
+    "persons": [
+        ("Which vaccines are due this year?", "Which vaccines are due this year for my son?"),
+        ("Book a table for me and my wife", "Book a table for me and my parents"),
+        ("How much chocolate is dangerous?", "How much chocolate is dangerous for dogs?"),
+    ],
+    "added": [
+        ("What is the annual fee of the account?", "What is the annual fee of the joint account?"),
+        ("How do I renew my licence?", "How do I renew my provisional licence?"),
+        ("Does the guarantee cover a cracked screen?", "Does the extended guarantee cover a cracked screen?"),
+        ("What does a ticket cost?", "What does a return ticket cost?"),
+    ],
 }
 ALIKE = [
     ("How do I reset my password?", "How can I reset my password?"),
@@ -138,6 +149,10 @@ ALIKE = [
     ("How many people live in Oslo?", "What is the number of people who live in Oslo?"),
     ("Please explain photosynthesis", "Explain photosynthesis"),
     ("Where is the Louvre?", "Tell me where the Louvre is"),
+    ("What is safe for kids?", "What is safe for children?"),
+    ("How do I reset my password?", "How could one reset my password?"),
+    ("How long does a passport stay valid?", "How long is a passport valid?"),
+    ("What is the right tyre pressure?", "What is the tyre pressure?"),
     ("What is John's email?", "what is john's email"),
 ]
 

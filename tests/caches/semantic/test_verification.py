@@ -8,7 +8,7 @@ from scipy.stats import binom
 
 from caches.errors import InputError
 from caches.keys.request_key import Partition
-from caches.semantic.same_answer import by_similarity, exact, normalised
+from caches.semantic.same_answer import by_facts, by_similarity, exact, normalised
 from caches.semantic.verification import (
     CANDIDATES,
     CONFIDENCE,
@@ -152,4 +152,10 @@ def test_answers_are_the_same_to_the_letter_in_words_or_in_meaning() -> None:
     same = by_similarity(ToyEmbedder(), 0.7)
     assert same("the capital is paris", "capital is paris")
     assert not same("the capital is paris", "nobody knows that")
+    facts = by_facts(ToyEmbedder(), 0.7)
+    assert facts("the capital is paris", "capital is paris")
+    assert not facts("the capital is paris", "nobody knows that")
+    for one, other in (("it costs 5 euros a day", "it costs 6 euros a day"), ("this is safe", "this is not safe")):
+        assert same(one, other)
+        assert not facts(one, other)
     assert same("", "")

@@ -42,8 +42,12 @@ class TestOneNode(TierContract):
     def _on_a_server(self, redis_cluster: str) -> None:
         type(self).subject = Subject(on_cluster(redis_cluster, 1), entry_bytes, most_removed=3)
 
+    @pytest.mark.slow  # the same scripts as on a server, one journey after the other
+    def test_without_ageing_hits_follow_from_the_last_touch(self) -> None:
+        super().test_without_ageing_hits_follow_from_the_last_touch()
 
-class TestTwoShards(TierContract):
+
+class TwoShards(TierContract):
     """Without what needs one order of touches, or a capacity that is not in two halves."""
 
     test_without_ageing_hits_follow_from_the_last_touch = None
@@ -51,12 +55,15 @@ class TestTwoShards(TierContract):
     test_size_binds_though_every_entry_has_a_lifetime = None
     test_a_smaller_capacity_is_reached_in_steps = None
 
+
+@pytest.mark.slow
+class TestTwoShards(TwoShards):
     @pytest.fixture(autouse=True)
     def _on_a_server(self, redis_cluster: str) -> None:
         type(self).subject = Subject(on_cluster(redis_cluster, 2), entry_bytes, most_removed=3)
 
 
-class TestThreeNodes(TestTwoShards):
+class TestThreeNodes(TwoShards):
     test_with_room_for_all_hits_follow_from_lifetimes = None  # at length on one node, by the same scripts
 
     @pytest.fixture(autouse=True)
