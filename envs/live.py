@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from caches.histograms import above, quantile
 from caches.knobs import KnobSettings
 from caches.target import Arm, ArmCounters, Counted, Histogram
 from envs.interval import COLUMN, COSTS, NAMES, STATS
@@ -112,7 +113,7 @@ def live_row(
     asked = counted.hit_bytes + counted.miss_bytes
     stale = stale_answers(counted.hit_age_seconds, prices.tariff.answer_lifetime_seconds)
     slow = above(counted.ttft_seconds, prices.objective_seconds)
-    found = {
+    found: dict[str, float | None] = {
         "requests": counted.requests,
         "hits": counted.hits,
         "hit_ratio": ratio(counted.hits, counted.requests),
@@ -131,7 +132,8 @@ def live_row(
         found[f"{name}_ttft_seconds"] = quantile(counted.ttft_seconds, share_below)
         found[f"{name}_latency_seconds"] = quantile(counted.latency_seconds, share_below)
     for name, value in found.items():
-        row[COLUMN[name]] = value
+        if value is not None:
+            row[COLUMN[name]] = value
     for name, value in (signals or {}).items():
         if np.isnan(row[COLUMN[name]]):
             row[COLUMN[name]] = value
@@ -156,32 +158,6 @@ def ratio(part: float, whole: float) -> float:
     return part / whole if whole > 0 else math.nan
 
 
-def quantile(histogram: Histogram, share: float) -> float:
-    """The value below which that share of what was seen lies: inside a bucket on a logarithmic scale, in the first
-    linear; at least the largest bound where it lies above all. NaN where nothing was seen."""
-    if not histogram.number:
-        return math.nan
-    rank, seen = share * histogram.number, 0
-    for place, count in enumerate(histogram.counts[:-1]):
-        if count and seen + count >= rank:
-            return _inside(histogram.bounds, place, (rank - seen) / count)
-        seen += count
-    return histogram.bounds[-1]
-
-
-def above(histogram: Histogram, value: float) -> float:
-    """How many of what was seen lie above a value: of the bucket that it falls in, the part above it."""
-    number = float(histogram.counts[-1])
-    for place, count in enumerate(histogram.counts[:-1]):
-        low, high = histogram.bounds[place - 1] if place else 0.0, histogram.bounds[place]
-        if value <= low:
-            number += count
-        elif value < high:
-            below = math.log(value / low) / math.log(high / low) if low > 0.0 else value / high
-            number += count * (1.0 - below)
-    return number
-
-
 def stale_answers(ages: Histogram, answer_lifetime_seconds: float) -> float:
     """Expected number of outdated answers among hits of these ages (envs.reward.stale_share).
 
@@ -194,11 +170,3 @@ def stale_answers(ages: Histogram, answer_lifetime_seconds: float) -> float:
     if guessed <= 0.0:
         return 0.0
     return float(counts @ -np.expm1(-middles * (ages.total / guessed) / answer_lifetime_seconds))
-
-
-def _inside(bounds: tuple[float, ...], place: int, share: float) -> float:
-    high = bounds[place]
-    if place == 0:
-        return share * high
-    low = bounds[place - 1]
-    return float(low * (high / low) ** share)

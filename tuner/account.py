@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from caches.histograms import added, quantile
 from caches.target import Arm, Histogram
 from envs.reward import CAUSES
-from tuner.counted_signals import added, quantile
 from tuner.records import IntervalRecord
 
 P99 = 0.99

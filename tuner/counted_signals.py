@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 
+from caches.histograms import added, quantile
 from caches.target import Arm, ArmCounters, Counted, Histogram
 from tuner.signals import SIGNALS, Signal, all_missing, measured, missing
 
@@ -95,30 +96,9 @@ class CountedSignals:
         return {key: value for key, value in found.items() if value is not None}
 
 
-def quantile(histogram: Histogram, share: float) -> float | None:
-    """By interpolation inside a bucket, as Prometheus' histogram_quantile does. None of nothing.
-
-    The first bucket begins at 0, or has no width if its end is not above that. What lies above all bounds counts as
-    the highest bound, so that such a value is a lower limit of the true one.
-    """
-    rank = share * histogram.number
-    below, start = 0, 0.0
-    for bound, count in zip(histogram.bounds, histogram.counts, strict=False):
-        if below + count >= rank and count > 0:
-            return bound if bound <= start else start + (bound - start) * (rank - below) / count
-        below, start = below + count, bound
-    return histogram.bounds[-1] if histogram.number and histogram.bounds else None
-
-
 def _between(before: Histogram, after: Histogram) -> Histogram:
     counts = tuple(late - early for early, late in zip(before.counts, after.counts, strict=True))
     return Histogram(after.bounds, counts, after.total - before.total)
-
-
-def added(histograms: Sequence[Histogram]) -> Histogram:
-    """All together; at least one, all with the same buckets."""
-    counts = tuple(map(sum, zip(*(one.counts for one in histograms), strict=True)))
-    return Histogram(histograms[0].bounds, counts, sum(one.total for one in histograms))
 
 
 def _fallen(before: ArmCounters, after: ArmCounters) -> str | None:

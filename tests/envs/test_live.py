@@ -11,7 +11,7 @@ import pytest
 from caches.knobs import KnobSettings
 from caches.target import Arm, ArmCounters, Counted, Histogram
 from envs.interval import COLUMN, COSTS, NAMES
-from envs.live import Gap, LivePrices, above, as_row, as_window, difference, live_row, quantile, stale_answers
+from envs.live import Gap, LivePrices, as_row, as_window, difference, live_row, stale_answers
 from envs.reward import Constraints, Prices, Tariff
 from envs.serving import Serving, load_profile
 
@@ -102,23 +102,6 @@ def test_windows_and_rows_are_one_thing() -> None:
     row = live_row(IDLE, SETTINGS, 1.0, 1.0, PRICES)
     assert set(as_window(row)) == set(NAMES)
     np.testing.assert_array_equal(as_row(as_window(row)), row)
-
-
-def test_quantile_lies_in_its_bucket() -> None:
-    seen = Histogram(BOUNDS, (2, 4, 2, 2), 0.0)
-    assert quantile(seen, 0.1) == 0.5  # one of two in the first bucket: half of the way
-    assert quantile(seen, 0.4) == pytest.approx(math.sqrt(10.0))  # two of four on the way from 1 to 10
-    assert quantile(seen, 0.8) == pytest.approx(100.0)
-    assert quantile(seen, 0.99) == 100.0  # at least
-    assert math.isnan(quantile(NOTHING, 0.5))
-
-
-def test_share_above_a_value_inside_a_bucket() -> None:
-    seen = Histogram(BOUNDS, (2, 4, 2, 2), 0.0)
-    assert above(seen, 0.5) == 1 + 8
-    assert above(seen, 10.0) == 4
-    assert above(seen, math.sqrt(1000.0)) == pytest.approx(3.0)
-    assert above(seen, 1e6) == 2
 
 
 def test_stale_answers_of_no_hits_are_none() -> None:

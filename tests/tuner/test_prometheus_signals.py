@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from caches.histograms import quantile
 from caches.target import Histogram
 from tests.contracts.signal_contract import SignalContract, Subject
 from tests.servers import free_port
 from tests.tuner.prometheus_parts import PATIENT_SECONDS, START_SECONDS, STEP_SECONDS, backfilled, signals_of
-from tuner.counted_signals import quantile
 from tuner.prometheus.client import PrometheusServer
 from tuner.prometheus.preset_queries import presets
 from tuner.prometheus.promql import age_query

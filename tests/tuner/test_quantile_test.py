@@ -6,7 +6,6 @@ import pytest
 
 from caches.target import Arm, Histogram
 from tests.tuner.interval_records import arms, record
-from tuner.counted_signals import quantile
 from tuner.experiment import Stage, Stretch
 from tuner.judging.guard_metrics import buckets_of, guard_metrics, latencies_of
 from tuner.judging.pairs import pairs_of
@@ -29,15 +28,6 @@ LEAD_IN = (Stretch(0, Stage.LEAD_IN, 0),)
 def test_the_threshold_is_the_bound_nearest_to_the_p99(counts: tuple[int, ...], threshold: float | None) -> None:
     found = threshold_near(Histogram((0.01, 0.1, 1.0), counts, 0.0), 0.01)
     assert found == threshold
-
-
-def test_a_quantile_is_spread_evenly_inside_its_bucket() -> None:
-    histogram = Histogram((0.01, 0.1, 1.0), (500, 300, 200, 0), 0.0)
-    assert quantile(histogram, 0.5) == pytest.approx(0.01)
-    assert quantile(histogram, 0.65) == pytest.approx(0.055)
-    assert quantile(histogram, 0.99) == pytest.approx(0.1 + 0.9 * 0.95)
-    assert quantile(Histogram((0.01,), (1, 99), 0.0), 0.99) == 0.01
-    assert quantile(Histogram((0.01,), (0, 0), 0.0), 0.99) is None
 
 
 def test_thresholds_come_from_the_lead_in_of_both_arms() -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from caches.errors import InputError
 from caches.target import Arm, ArmCounters, Counted, Histogram
 from tests.contracts.signal_contract import EXPECTED, SignalContract, Subject
-from tuner.counted_signals import CountedSignals, quantile
+from tuner.counted_signals import CountedSignals
 from tuner.signals import SIGNALS, FirstOf, Signal, all_missing, measured, missing
 
 BOUNDS = (0.0005, 0.001, 0.2, 0.5, 1.0, 2.0)
@@ -142,39 +139,6 @@ def test_levels_may_fall() -> None:
 def test_more_hits_than_requests_is_a_lie() -> None:
     found = read(counted(BEFORE, NOTHING), counted(AFTER, replace(traffic(300), hits=6000)))
     assert found["hit_ratio"].missing == "got 2, expected a value in [0, 1]: the query or what it reads is wrong"
-
-
-@pytest.mark.parametrize(
-    ("bounds", "counts", "share", "expected"),
-    [
-        ((1.0, 2.0, 4.0), (0, 4, 0, 0), 0.5, 1.5),
-        ((1.0, 2.0, 4.0), (4, 0, 0, 0), 0.5, 0.5),  # the first bucket begins at 0
-        ((1.0, 2.0, 4.0), (1, 0, 1, 0), 0.99, 3.96),  # rank 1.98, the second of two: 0.98 of the way from 2 to 4
-        ((1.0, 2.0, 4.0), (0, 0, 0, 3), 0.5, 4.0),
-        ((1.0, 2.0, 4.0), (0, 0, 0, 0), 0.5, None),
-        ((-1.0, 2.0), (4, 0, 0), 0.5, -1.0),
-        ((), (3,), 0.5, None),
-    ],
-)
-def test_quantile(bounds: tuple[float, ...], counts: tuple[int, ...], share: float, expected: float | None) -> None:
-    assert quantile(Histogram(bounds, counts, 0.0), share) == (None if expected is None else pytest.approx(expected))
-
-
-@given(st.lists(st.integers(0, 50), min_size=7, max_size=7))
-def test_quantiles_are_in_order_and_inside_their_bucket(counts: list[int]) -> None:
-    histogram = Histogram(BOUNDS, tuple(counts), 0.0)
-    found = [quantile(histogram, share) for share in (0.5, 0.95, 0.99)]
-    if sum(counts) == 0:
-        assert found == [None] * 3
-        return
-    known = [value for value in found if value is not None]
-    assert len(known) == 3
-    assert known == sorted(known)
-    ends = [*itertools.accumulate(counts)]
-    for value, share in zip(known, (0.5, 0.95, 0.99), strict=True):
-        bucket = next(i for i, end in enumerate(ends) if end >= share * sum(counts))
-        low = 0.0 if bucket == 0 else BOUNDS[bucket - 1]
-        assert low <= value <= BOUNDS[min(bucket, 5)]
 
 
 @pytest.mark.parametrize(
