@@ -82,8 +82,8 @@ class LimitOut(Out):
 
 
 class CacheSettingsOut(Out):
-    """Settings are stated for the whole cache. control, treatment: the plan of the open interval. good: the last
-    plan's settings that an interval was spent under without complaint. limits: null where the daemon has not said."""
+    """Settings are stated for the whole cache. control, treatment: the plan of the open interval. limits: null where
+    the daemon has not said."""
 
     cache: str = Field(examples=["gateway"])
     index: int = Field(examples=[1_187])
@@ -91,7 +91,6 @@ class CacheSettingsOut(Out):
     split: SplitOut
     control: SettingsOut
     treatment: SettingsOut
-    good: SettingsOut
     limits: list[LimitOut] | None
 
 

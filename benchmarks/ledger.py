@@ -1,4 +1,4 @@
-"""The ledger in SQLite: what a commit and a read take, in one that is empty and in one that holds a year."""
+"""The ledger in SQLite and in PostgreSQL: what a commit and a read take, empty and with a year in it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlalchemy import insert
+from sqlalchemy import insert, text
 
-from benchmarks.harness import Benchmark, Report, Table, at_most, main, say
+from benchmarks.harness import Benchmark, Goal, Report, Table, at_most, main, say
+from benchmarks.postgres_process import postgres_process, postgres_version, why_not
 from caches.knobs import KnobSettings
 from caches.target import Arm, ArmCounters, Counted, Histogram, Plan, Split, Standing
 from envs.interval import NAMES
@@ -27,70 +28,124 @@ from tuner.records import ControlState, Decision, IntervalRecord, Mode, Tick, Ve
 CACHE, START, STEP_SECONDS = "gateway", 1_790_000_000.0, 60.0
 YEAR = 525_600  # intervals of a minute
 MANY = 10_000
-URL = "sqlite:///setpoint.db"
 SETTINGS = KnobSettings(2.0**30, 3_600.0, 0.1)
 PLAN = Plan(Split("salt", 0.05), SETTINGS, SETTINGS)
 BOUNDS = tuple(0.001 * 1.5**power for power in range(24))
 
 
+@dataclass(frozen=True)
+class Kind:
+    """A database that a ledger may lie in. ledger: URL of an empty one, for as long as the block lasts. why_not: why it
+    cannot be had here; None where it can."""
+
+    name: str
+    ledger: Callable[[], AbstractContextManager[str]]
+    why_not: str | None
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Seconds of each call, by what it was. reads: in the full one, of which size_bytes says how large it is."""
+
+    empty: Mapping[str, Sequence[float]]
+    full: Mapping[str, Sequence[float]]
+    reads: Mapping[str, Sequence[float]]
+    size_bytes: int
+
+
 def measure(quick: bool) -> Report:
     held, commits, most = (2_000, 30, 500) if quick else (YEAR, 2_000, MANY)
-    with tempfile.TemporaryDirectory() as folder:
-        say("an empty one")
-        empty = _times(Path(folder) / "empty", 1, commits)
-        say(f"one with {held:,} intervals")
-        _fill(Path(folder) / "full", held)
-        full = _times(Path(folder) / "full", held + 1, commits)
-        say("reads")
-        reads = _reads(Path(folder) / "full", held + commits, most)
-        size = sum(file.stat().st_size for file in (Path(folder) / "full").iterdir())
+    kinds = (Kind("SQLite", _file, None), Kind("PostgreSQL", postgres_process, why_not()))
+    taken = {kind.name: _taken(kind, held, commits, most) for kind in kinds if kind.why_not is None}
+    sizes = ", ".join(f"{one.size_bytes / 2**20:,.0f} MiB in {name}" for name, one in taken.items())
+    server = "" if kinds[1].why_not else f" PostgreSQL {postgres_version()} with its own settings, over loopback."
     return Report(
         [
             f"Intervals of a minute; each tick writes both arms' intervals with {len(NAMES)} statistics and two "
             f"histograms of {len(BOUNDS)} bounds, and both arms' decisions. {commits:,} ticks, one after the other, "
-            "each committed and confirmed; every commit waits for the disk.",
-            f"The full ledger holds {held:,} intervals of the control arm and the decisions for them, in "
-            f"{size / 2**20:,.0f} MiB.",
+            f"each committed and confirmed; every commit waits for the disk.{server}",
+            f"The full ledger holds {held:,} intervals of the control arm and the decisions for them: {sizes}.",
         ],
-        [
-            Table(
-                "Milliseconds for each call",
-                ("what", "empty p50", "empty p99", "full p50", "full p99"),
-                [[what, *_percentiles(empty[what]), *_percentiles(full[what])] for what in empty],
-            ),
-            Table(
-                "Milliseconds for each call, full ledger, median of nine",
-                ("what", "ms"),
-                [[what, statistics.median(taken) * 1e3] for what, taken in reads.items()],
-            ),
-        ],
-        [
-            at_most("p99 of a commit after a year", 20, _percentiles(full["commit"])[1], "ms"),
-            at_most(f"read of {most:,} intervals", 1_000, statistics.median(next(iter(reads.values()))) * 1e3, "ms"),
-        ],
+        [table for name, one in taken.items() for table in _tables(name, one)],
+        [goal for kind in kinds for goal in _goals(kind, taken.get(kind.name), most)],
     )
 
 
-def _percentiles(seconds: list[float]) -> tuple[float, float]:
+def _taken(kind: Kind, held: int, commits: int, most: int) -> Taken:
+    say(f"{kind.name}: an empty one")
+    with kind.ledger() as url:
+        empty = _times(url, 1, commits)
+    with kind.ledger() as url:
+        say(f"{kind.name}: one with {held:,} intervals")
+        _fill(url, held)
+        full = _times(url, held + 1, commits)
+        say(f"{kind.name}: reads")
+        size_bytes = _size_bytes(url)
+        return Taken(empty, full, _reads(url, held + commits, most), size_bytes)
+
+
+def _tables(name: str, taken: Taken) -> list[Table]:
+    return [
+        Table(
+            f"{name}: milliseconds for each call",
+            ("what", "empty p50", "empty p99", "full p50", "full p99"),
+            [[what, *_percentiles(taken.empty[what]), *_percentiles(taken.full[what])] for what in taken.empty],
+        ),
+        Table(
+            f"{name}: milliseconds for each call, full ledger, median of nine",
+            ("what", "ms"),
+            [[what, statistics.median(seconds) * 1e3] for what, seconds in taken.reads.items()],
+        ),
+    ]
+
+
+def _goals(kind: Kind, taken: Taken | None, most: int) -> list[Goal]:
+    commit, read = f"{kind.name}: p99 of a commit after a year", f"{kind.name}: read of {most:,} intervals"
+    if taken is None:
+        return [Goal(commit, str(kind.why_not), None), Goal(read, str(kind.why_not), None)]
+    return [
+        at_most(commit, 20, _percentiles(taken.full["commit"])[1], "ms"),
+        at_most(read, 1_000, statistics.median(next(iter(taken.reads.values()))) * 1e3, "ms"),
+    ]
+
+
+@contextmanager
+def _file() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield f"sqlite:///{folder}/setpoint.db"
+
+
+def _size_bytes(url: str) -> int:
+    """With what lies beside the file, and of the whole database."""
+    if url.startswith("sqlite"):
+        return sum(file.stat().st_size for file in Path(url.removeprefix("sqlite:///")).parent.iterdir())
+    database = opened(url, Path())
+    with database.reading() as connection:
+        size: int = connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one()
+    database.engine.dispose()
+    return size
+
+
+def _percentiles(seconds: Sequence[float]) -> tuple[float, float]:
     """p50 and p99 in ms."""
     cuts = statistics.quantiles(seconds, n=100)
     return cuts[49] * 1e3, cuts[98] * 1e3
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[tuple[Ledger, Lease]]:
-    ledger = open_ledger(URL, folder)
+def _opened(url: str) -> Iterator[tuple[Ledger, Lease]]:
+    ledger = open_ledger(url, Path())
     lease = ledger.take_lease(CACHE, "benchmark", START, 1e9)
     assert lease is not None
     yield ledger, lease
     ledger.close()
 
 
-def _times(folder: Path, first: int, number: int) -> dict[str, list[float]]:
+def _times(url: str, first: int, number: int) -> dict[str, list[float]]:
     """Seconds of each call."""
     taken: dict[str, list[float]] = {"commit": [], "confirm": []}
     generator = random.Random(1)
-    with _opened(folder) as (ledger, lease):
+    with _opened(url) as (ledger, lease):
         for index in range(first, first + number):
             tick, counted = _tick(index, generator), _counted(index)
             standing = Standing(PLAN, dict.fromkeys(Arm, SETTINGS), lease.fence, START)
@@ -101,8 +156,8 @@ def _times(folder: Path, first: int, number: int) -> dict[str, list[float]]:
     return taken
 
 
-def _reads(folder: Path, last: int, most: int) -> dict[str, list[float]]:
-    with _opened(folder) as (ledger, _):
+def _reads(url: str, last: int, most: int) -> dict[str, list[float]]:
+    with _opened(url) as (ledger, _):
         what: dict[str, Callable[[], object]] = {
             f"the newest {most:,} intervals of the control arm": lambda: ledger.intervals(
                 CACHE, last - most, last - 1, Arm.CONTROL
@@ -125,12 +180,12 @@ def _seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def _fill(folder: Path, number: int) -> None:
+def _fill(url: str, number: int) -> None:
     """History of the control arm, many rows in a transaction, which a ledger itself never does."""
     generator = random.Random(0)
     samples = [interval_row(_interval(0, Arm.CONTROL, generator)) for _ in range(100)]
     decision = decision_row(_decision(0, Arm.CONTROL), changed=False)
-    database = opened(URL, folder)
+    database = opened(url, Path())
     for first in range(0, number, MANY):
         some = range(first, min(first + MANY, number))
         intervals = [
@@ -147,11 +202,14 @@ def _fill(folder: Path, number: int) -> None:
         with database.writing() as connection:
             connection.execute(insert(INTERVALS), intervals)
             connection.execute(insert(DECISIONS), decisions)
+    if database.engine.dialect.name == "postgresql":  # which does it by itself within a minute
+        with database.writing() as connection:
+            connection.execute(text("ANALYZE"))
     database.engine.dispose()
 
 
 def _tick(index: int, generator: random.Random) -> Tick:
-    state = ControlState(CACHE, index, _at(index), None, PLAN, False, PLAN, memory={"ppo": {"seen": list(range(50))}})
+    state = ControlState(CACHE, index, _at(index), None, PLAN, False, memory={"ppo": {"seen": list(range(50))}})
     intervals = tuple(_interval(index - 1, arm, generator) for arm in Arm)
     return Tick(state, intervals, tuple(_decision(index, arm) for arm in Arm))
 
@@ -199,7 +257,7 @@ def _decision(index: int, arm: Arm) -> Decision:
 
 def _counted(index: int) -> Counted:
     seconds = Histogram(BOUNDS, (index,) * (len(BOUNDS) + 1), 12.5)
-    counters = ArmCounters(*range(index, index + 16), seconds, seconds, seconds)
+    counters = ArmCounters(*range(index, index + 18), seconds, seconds, seconds)
     return Counted(START, _at(index), dict.fromkeys(Arm, counters))
 
 

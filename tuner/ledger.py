@@ -53,6 +53,20 @@ class DecisionFilter:
     limit: int = 50
 
 
+@dataclass(frozen=True)
+class Pruned:
+    """How many of each left the ledger, or may leave it."""
+
+    intervals: int
+    decisions: int
+    judgements: int
+    wishes: int
+
+    @property
+    def total(self) -> int:
+        return self.intervals + self.decisions + self.judgements + self.wishes
+
+
 class Ledger(Protocol):
     """Every method raises LedgerUnavailable. Times are Unix seconds and come from the caller."""
 
@@ -126,11 +140,13 @@ class Ledger(Protocol):
     ) -> Sequence[ExperimentRecord]:
         """Newest first."""
 
-    def prune(self, before_seconds: float, most: int = 1_000) -> int:
+    def prune(self, before_seconds: float, most: int = 1_000) -> Pruned:
         """Removes intervals, decisions and answered wishes from before that time, and judgements of experiments that
-        ended before it, at most so many of each; returns how many in all, 0 when nothing is left to remove. The
-        interval that is open stays, and what an experiment needs that runs or ended later; of every experiment the
-        record and the last judgement."""
+        ended before it, at most so many of each; none when nothing is left to remove. The interval that is open stays,
+        and what an experiment needs that runs or ended later; of every experiment the record and the last judgement."""
+
+    def prunable(self, before_seconds: float) -> Pruned:
+        """What `prune` would remove, called until nothing is left; changes nothing."""
 
     def revision(self) -> int:
         """Grows with every write: what a reader polls to see whether there is something new."""

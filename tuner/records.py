@@ -167,9 +167,9 @@ class ControlState:
 
     index: of the interval that is open. opened_seconds: when it began, by the daemon's clock. opened: counters at that
     moment; None until the plan is confirmed, or where they could not be had. plan: what the cache is to do in it.
-    confirmed: whether the cache has taken it. good: the last plan that an interval was spent under without complaint.
-    phase, step: of the rollout, with its place in the ramp. phase_index: when that began. paused, latched: why, None
-    while it is not. memory: of policies, guardrails and regime, JSON, by their names.
+    confirmed: whether the cache has taken it. phase, step: of the rollout, with its place in the ramp. phase_index:
+    when that began. paused, latched: why, None while it is not. memory: of policies, guardrails and regime, JSON, by
+    their names.
     """
 
     cache: str
@@ -178,7 +178,6 @@ class ControlState:
     opened: Counted | None
     plan: Plan
     confirmed: bool
-    good: Plan
     phase: Phase = Phase.IDLE
     step: int = 0
     phase_index: int = 0

@@ -56,7 +56,6 @@ def read_settings(tag: Tag, service: Service, cache: CacheName) -> CacheSettings
         split=SplitOut(treatment=state.plan.split.treatment),
         control=SettingsOut.of(state.plan.control),
         treatment=SettingsOut.of(state.plan.treatment),
-        good=SettingsOut.of(state.good.control),
         limits=None if limits is None else [LimitOut.model_validate(vars(knob)) for knob in limits.knobs],
     )
 

@@ -17,7 +17,6 @@ def settings_rows(state: ControlState, limits: KnobSpace | None) -> PageTable:
     rows = [_row("control arm", state.plan.control)]
     if state.plan.split.treatment > 0.0:
         rows.append(_row("treatment arm", state.plan.treatment))
-    rows.append(_row("last good", state.good.control))
     if limits is None:
         rows += [("yours, which a kill restores", *(NOT_SAID,) * 3), ("range", *(NOT_SAID,) * 3)]
     else:

@@ -28,7 +28,7 @@ from tests.contracts.ledger_records import (
     tick,
     wish,
 )
-from tuner.ledger import DecisionFilter, LeaseLost, Ledger
+from tuner.ledger import DecisionFilter, LeaseLost, Ledger, Pruned
 from tuner.records import Decision, Outcome, Verdict, WishKind
 from tuner.wish_key import KeyUsed, WishKey
 
@@ -220,8 +220,9 @@ class PruneContract(OpenedLedger):
         for index in range(1, 6):
             ledger.commit(lease, tick(index), START)
         # intervals 0 and 1 ended before that, decisions 1 and 2 were made before it
-        assert ledger.prune(at(2) + 1) == 2 * 2 + 2 * 2
-        assert ledger.prune(at(2) + 1) == 0
+        assert ledger.prunable(at(2) + 1) == Pruned(intervals=2 * 2, decisions=2 * 2, judgements=0, wishes=0)
+        assert ledger.prune(at(2) + 1) == Pruned(intervals=2 * 2, decisions=2 * 2, judgements=0, wishes=0)
+        assert ledger.prune(at(2) + 1).total == ledger.prunable(at(2) + 1).total == 0
         assert [one.index for one in ledger.intervals(CACHE, 0, 9, Arm.CONTROL)] == [2, 3, 4]
         assert {one.index for one in ledger.decisions(CACHE)} == {3, 4, 5}
         ledger.prune(at(100))
@@ -234,9 +235,10 @@ class PruneContract(OpenedLedger):
         lease = taken(ledger)
         for index in range(1, 6):
             ledger.commit(lease, tick(index), START)
+        assert ledger.prunable(at(100)).total == 10 + 8
         removed = []
         while not removed or removed[-1]:
-            removed.append(ledger.prune(at(100), 3))
+            removed.append(ledger.prune(at(100), 3).total)
         assert removed == [3 + 3, 3 + 3, 3 + 2, 1, 0]  # ten intervals, and eight decisions for those that are over
 
     def test_what_a_running_experiment_needs_stays(self, ledger: Ledger) -> None:
@@ -261,9 +263,10 @@ class PruneContract(OpenedLedger):
             changes = {1: (begun,), 4: (ended,)}.get(index, ())
             judged = judgement(index - 1) if 1 < index <= 4 else None
             ledger.commit(lease, replace(tick(index), experiments=changes, judgement=judged), START)
-        assert ledger.prune(at(4)) == 0 + 0
+        assert ledger.prune(at(4)).total == 0
         assert [one.index for one in ledger.judgements(EXPERIMENT)] == [1, 2, 3]
-        ledger.prune(at(4) + 1)
+        assert ledger.prunable(at(4) + 1) == Pruned(intervals=4 * 2, decisions=4 * 2, judgements=2, wishes=0)
+        assert ledger.prune(at(4) + 1).total == 18
         assert [one.index for one in ledger.intervals(CACHE, 0, 9, Arm.CONTROL)] == [4, 5]
         assert list(ledger.judgements(EXPERIMENT)) == [judgement(3)]
         assert list(ledger.experiments()) == [ended]
@@ -280,7 +283,7 @@ class PruneContract(OpenedLedger):
         lease, first, second = taken(ledger), ledger.wish(wish()), ledger.wish(wish())
         done = replace(first, done_index=1, answer="paused")
         ledger.commit(lease, replace(tick(1), wishes=(done,)), START)
-        ledger.prune(START + STEP)
+        assert ledger.prune(START + STEP).wishes == 1
         assert list(ledger.wishes(CACHE)) == [second]
         new = ledger.wish(wish()).id
         assert new not in (first.id, second.id)

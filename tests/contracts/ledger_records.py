@@ -48,7 +48,7 @@ def at(index: int) -> float:
 
 def counted(index: int) -> Counted:
     seconds = Histogram((0.001, 0.1, 2.5), (index, 5, 0, 1), 3.75)
-    arm = ArmCounters(*range(index, index + 16), seconds, seconds, Histogram((), (7,), 1e9 + 0.1))
+    arm = ArmCounters(*range(index, index + 18), seconds, seconds, Histogram((), (7,), 1e9 + 0.1))
     return Counted(START - 5.5, at(index), {Arm.CONTROL: arm, Arm.TREATMENT: replace(arm, requests=2**53 + 1)})
 
 
@@ -57,7 +57,7 @@ def standing(plan: Plan = PLAN) -> Standing:
 
 
 def state(index: int, cache: str = CACHE) -> ControlState:
-    return ControlState(cache, index, at(index), None, PLAN, False, PLAN)
+    return ControlState(cache, index, at(index), None, PLAN, False)
 
 
 def interval(index: int, arm: Arm = Arm.CONTROL, cache: str = CACHE) -> IntervalRecord:
@@ -135,7 +135,6 @@ def full_state(index: int) -> ControlState:
         state(index),
         opened=counted(index),
         confirmed=True,
-        good=Plan(Split(), THEIRS, OURS),
         phase=Phase.RAMP,
         step=2,
         phase_index=index - 1,

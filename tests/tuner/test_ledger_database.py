@@ -16,10 +16,11 @@ from sqlalchemy import Connection, text
 from caches.errors import InputError
 from tests.contracts.ledger_records import CACHE, START, taken, tick, wish
 from tuner.ledger import LedgerUnavailable
-from tuner.ledgers.database import opened
+from tuner.ledgers.database import STEPS, opened
 from tuner.ledgers.sql import SqlLedger, open_ledger
 
 URL = "sqlite:///setpoint.db"
+VERSION = 1 + len(STEPS)  # of the tables of today
 
 
 @pytest.fixture
@@ -176,10 +177,23 @@ def test_a_file_that_is_removed_is_not_made_anew_by_a_ledger_that_is_open(path: 
 
 
 def test_tables_of_a_newer_setpoint_are_left_alone(path: Path) -> None:
-    query(path, "UPDATE ledger SET version = 2")
-    with pytest.raises(InputError, match=r"setpoint\.db: got version 2 of the tables, expected at most 1: a newer Set"):
+    query(path, f"UPDATE ledger SET version = {VERSION + 1}")
+    words = rf"setpoint\.db: got version {VERSION + 1} of the tables, expected at most {VERSION}: a newer Setpoint made"
+    with pytest.raises(InputError, match=words):
         open_ledger(URL, path.parent)
-    assert query(path, "SELECT version FROM ledger") == 2
+    assert query(path, "SELECT version FROM ledger") == VERSION + 1
+
+
+def test_a_ledger_of_the_first_version_opens_with_what_is_in_it(path: Path) -> None:
+    query(path, "ALTER TABLE states ADD COLUMN good JSON NOT NULL DEFAULT '{}'")
+    query(path, "UPDATE ledger SET version = 1")
+    query(path, """UPDATE states SET opened = '{"arms": "of fewer counters"}'""")
+    ledger = open_ledger(URL, path.parent)
+    assert ledger.state(CACHE) == tick(1).state  # with no counters: what came of the open interval will not be known
+    ledger.commit(taken(ledger), tick(2), START)
+    ledger.close()
+    assert query(path, "SELECT version FROM ledger") == VERSION
+    assert query(path, "SELECT count(*) FROM pragma_table_info('states') WHERE name = 'good'") == 0
 
 
 def add_column(connection: Connection) -> None:
@@ -197,21 +211,21 @@ def fail(connection: Connection) -> None:
 
 
 def test_older_tables_are_brought_up_step_by_step_with_what_is_in_them(path: Path) -> None:
-    opened(URL, path.parent, [add_column]).engine.dispose()
-    assert query(path, "SELECT version FROM ledger") == 2
-    later = SqlLedger(opened(URL, path.parent, [add_column, add_table]))
+    opened(URL, path.parent, [*STEPS, add_column]).engine.dispose()
+    assert query(path, "SELECT version FROM ledger") == VERSION + 1
+    later = SqlLedger(opened(URL, path.parent, [*STEPS, add_column, add_table]))
     assert query(path, "SELECT count(*) FROM notes") == 1
     assert later.state(CACHE) == tick(1).state
     assert later.wish(wish()).id == 1
     later.close()
-    opened(URL, path.parent, [add_column, add_table]).engine.dispose()  # nothing is left to do
-    assert query(path, "SELECT version FROM ledger") == 3
+    opened(URL, path.parent, [*STEPS, add_column, add_table]).engine.dispose()  # nothing is left to do
+    assert query(path, "SELECT version FROM ledger") == VERSION + 2
 
 
 def test_a_step_that_fails_changes_nothing(path: Path) -> None:
     with pytest.raises(LedgerUnavailable, match="nowhere"):
-        opened(URL, path.parent, [add_column, fail])
-    assert query(path, "SELECT version FROM ledger") == 1
+        opened(URL, path.parent, [*STEPS, add_column, fail])
+    assert query(path, "SELECT version FROM ledger") == VERSION
     assert query(path, "SELECT count(*) FROM pragma_table_info('leases')") == 4
 
 
@@ -222,7 +236,7 @@ def test_new_tables_are_of_the_newest_version(tmp_path: Path) -> None:
 
 def test_one_that_was_open_while_a_newer_setpoint_changed_the_tables_writes_no_more(path: Path) -> None:
     ledger = open_ledger(URL, path.parent)
-    opened(URL, path.parent, [add_column]).engine.dispose()
+    opened(URL, path.parent, [*STEPS, add_column]).engine.dispose()
     with pytest.raises(InputError, match="a newer Setpoint has changed the tables"):
         ledger.wish(wish())
     assert list(ledger.wishes(CACHE)) == []

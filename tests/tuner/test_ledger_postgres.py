@@ -12,11 +12,12 @@ from sqlalchemy import Engine, create_engine, text
 from caches.errors import InputError
 from tests.contracts.ledger_contract import LedgerContract
 from tests.contracts.ledger_opened import Opener
-from tests.contracts.ledger_records import wish
+from tests.contracts.ledger_records import CACHE, START, taken, tick, wish
 from tests.servers import free_port
 from tests.tuner.postgres_server import postgres_database
 from tuner.ledger import LedgerUnavailable
 from tuner.ledgers import server as ledger_server
+from tuner.ledgers.database import STEPS
 from tuner.ledgers.sql import SKEW_SECONDS, open_ledger
 from tuner.ledgers.tables import LEDGER, TABLES
 
@@ -91,9 +92,22 @@ def test_tables_of_others_are_left_alone(bare_url: str) -> None:
         open_ledger(bare_url, Path())
     do(engine, "DROP TABLE setpoint.theirs")
     open_ledger(bare_url, Path()).close()
-    do(engine, "UPDATE setpoint.ledger SET version = 2")
-    with pytest.raises(InputError, match="got version 2 of the tables, expected at most 1"):
+    newer = 2 + len(STEPS)
+    do(engine, f"UPDATE setpoint.ledger SET version = {newer}")
+    with pytest.raises(InputError, match=f"got version {newer} of the tables, expected at most {newer - 1}"):
         open_ledger(bare_url, Path())
+    engine.dispose()
+
+
+def test_a_ledger_of_the_first_version_is_brought_up(bare_url: str) -> None:
+    open_ledger(bare_url, Path()).close()
+    engine = create_engine(bare_url.replace("postgresql:", "postgresql+psycopg:"))
+    do(engine, "ALTER TABLE setpoint.states ADD COLUMN good json NOT NULL")
+    do(engine, "UPDATE setpoint.ledger SET version = 1")
+    ledger = open_ledger(bare_url, Path())
+    ledger.commit(taken(ledger), tick(1), START)
+    assert ledger.state(CACHE) == tick(1).state
+    ledger.close()
     engine.dispose()
 
 

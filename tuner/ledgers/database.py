@@ -11,7 +11,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, Engine, exc, insert, make_url, select, update
+from sqlalchemy import (
+    DDL,
+    URL,
+    Column,
+    Connection,
+    Engine,
+    MetaData,
+    Table,
+    Text,
+    exc,
+    insert,
+    make_url,
+    null,
+    select,
+    update,
+)
 
 from caches.errors import InputError
 from tuner.ledger import LedgerUnavailable
@@ -21,10 +36,21 @@ from tuner.ledgers.tables import LEDGER, TABLES
 
 FORMS = "expected sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 
-# From each version of the tables to the next, oldest first; tables made anew are of the newest. A step speaks of the
-# tables in words of its own, as they were then: those of ledger_tables.py go on changing.
 Step = Callable[[Connection], None]
-STEPS: tuple[Step, ...] = ()
+
+
+def _second(connection: Connection) -> None:
+    """Without `good`, a plan that was kept and never used; and an interval that is open has no counters, which were of
+    fewer kinds. A DDL of a table finds its schema."""
+    states = Table("states", MetaData(), Column("opened", Text))
+    drop = DDL("ALTER TABLE %(fullname)s DROP COLUMN good")  # type: ignore[no-untyped-call]
+    connection.execute(drop.against(states))
+    connection.execute(update(states).values(opened=null()))
+
+
+# From each version of the tables to the next, oldest first; tables made anew are of the newest. A step speaks of the
+# tables in words of its own, as they were then: those of tables.py go on changing.
+STEPS: tuple[Step, ...] = (_second,)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,14 @@ def removable(connection: Connection, before: float, most: int) -> dict[Table, K
     return found
 
 
+def count(connection: Connection, before: float) -> dict[Table, int]:
+    """Of everything that may be removed."""
+    return {
+        table: connection.execute(select(func.count()).select_from(table).where(may_go(before))).scalar_one()
+        for table, may_go in _MAY_GO.items()
+    }
+
+
 def remove(connection: Connection, table: Table, keys: Keys) -> None:
     key = [column == bindparam(f"the_{column.name}") for column in table.primary_key]
     connection.execute(delete(table).where(*key), [{f"the_{name}": one[name] for name in one} for one in keys])

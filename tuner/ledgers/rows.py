@@ -106,7 +106,6 @@ def state_of(row: Row) -> ControlState:
         opened=None if row["opened"] is None else _COUNTED.validate_python(row["opened"]),
         plan=_PLAN.validate_python(row["plan"]),
         confirmed=row["confirmed"],
-        good=_PLAN.validate_python(row["good"]),
         phase=Phase(row["phase"]),
         step=row["step"],
         phase_index=row["phase_index"],

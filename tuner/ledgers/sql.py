@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
-from sqlalchemy import Select, and_, func, or_, select
+from sqlalchemy import Select, Table, and_, func, or_, select
 
 from caches.errors import InputError
 from caches.target import Arm, Counted, Standing
-from tuner.ledger import DecisionFilter, Lease, Ledger
+from tuner.ledger import DecisionFilter, Lease, Ledger, Pruned
 from tuner.ledgers import pruning as ledger_pruning
 from tuner.ledgers import rows as ledger_rows
 from tuner.ledgers import wish_keys as ledger_wish_keys
@@ -97,16 +97,20 @@ class SqlLedger:
 
     # what anybody may do
 
-    def prune(self, before_seconds: float, most: int = 1_000) -> int:
-        if not math.isfinite(before_seconds):
-            raise InputError(f"before_seconds: got {before_seconds}, expected Unix time")
+    def prune(self, before_seconds: float, most: int = 1_000) -> Pruned:
+        _check_time(before_seconds)
         with self._database.reading() as connection:
             found = ledger_pruning.removable(connection, before_seconds, most)
         if found:
             with self._database.writing() as connection:
                 for table, keys in found.items():
                     ledger_pruning.remove(connection, table, keys)
-        return sum(len(keys) for keys in found.values())
+        return _pruned({table: len(keys) for table, keys in found.items()})
+
+    def prunable(self, before_seconds: float) -> Pruned:
+        _check_time(before_seconds)
+        with self._database.reading() as connection:
+            return _pruned(ledger_pruning.count(connection, before_seconds))
 
     def wish(self, wish: Wish, key: WishKey | None = None) -> Wish:
         with self._database.writing() as connection:
@@ -193,6 +197,17 @@ class SqlLedger:
                 return [record_of(row) for row in connection.execute(which).mappings()]
             except (InputError, ValidationError, ValueError, TypeError) as error:
                 raise InputError(f"{self._database.where}: got a row that no Setpoint has written: {error}") from error
+
+
+def _check_time(before_seconds: float) -> None:
+    if not math.isfinite(before_seconds):
+        raise InputError(f"before_seconds: got {before_seconds}, expected Unix time")
+
+
+def _pruned(rows: Mapping[Table, int]) -> Pruned:
+    """By table; none of one that is not there."""
+    intervals, decisions, judgements, wishes = (rows.get(one, 0) for one in (INTERVALS, DECISIONS, JUDGEMENTS, WISHES))
+    return Pruned(intervals, decisions, judgements, wishes)
 
 
 def _checked(limit: int) -> int:

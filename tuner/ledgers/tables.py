@@ -65,7 +65,6 @@ STATES = Table(
     Column("latched", Text),
     Column("confirmed", Boolean, nullable=False),
     Column("plan", _TREE, nullable=False),
-    Column("good", _TREE, nullable=False),
     Column("opened", _TREE),
     Column("memory", _TREE, nullable=False),
     Column("tick", Text, nullable=False),

@@ -161,7 +161,6 @@ def state(told: Told, number: int) -> ControlState:
         opened=None,
         plan=plan,
         confirmed=False,
-        good=Plan(Split(), STATIC, STATIC),
         phase=Phase.CANARY,
         phase_index=FIRST,
         experiment=told.experiment,
@@ -219,5 +218,5 @@ def ended(ledger: Ledger, told: Told, lease: Lease, outcome: Outcome) -> None:
 
 def counted(now: float) -> Counted:
     nothing = Histogram(BOUNDS, (0,) * (len(BOUNDS) + 1), 0.0)
-    none = ArmCounters(*(0,) * 16, nothing, nothing, nothing)
+    none = ArmCounters(*(0,) * 18, nothing, nothing, nothing)
     return Counted(FIRST * INTERVAL, now, dict.fromkeys(Arm, none))

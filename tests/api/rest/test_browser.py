@@ -65,7 +65,7 @@ def opened(browser: Browser, address: str, **settings: Any) -> Iterator[Page]:
     ("size", "scheme"),
     [
         pytest.param(PHONE, "dark", id="phone, dark"),
-        pytest.param(DESK, "light", id="desk, light"),
+        pytest.param(DESK, "light", id="desk, light", marks=pytest.mark.slow),
         pytest.param(PHONE, "light", id="phone, light", marks=pytest.mark.slow),
         pytest.param(DESK, "dark", id="desk, dark", marks=pytest.mark.slow),
     ],
@@ -102,6 +102,7 @@ def test_the_kill_switch_by_keyboard(browser: Browser, placing: Placing) -> None
         assert (wish.kind, wish.reason) == (WishKind.KILL, "It burns money.")
 
 
+@pytest.mark.slow
 def test_the_kill_switch_without_scripts(browser: Browser, placing: Placing) -> None:
     place = placing()
     with served(place) as address, opened(browser, address, viewport=PHONE, java_script_enabled=False) as page:
@@ -129,6 +130,7 @@ def test_the_page_keeps_up_without_being_loaded_anew(browser: Browser, placing: 
         assert page.evaluate("document.activeElement.id") == "ask-pause"
 
 
+@pytest.mark.slow
 def test_logging_in_by_keyboard(browser: Browser, placing: Placing) -> None:
     """The cookie is out of reach of scripts; nothing is left of the key."""
     place = placing(keys=KEYS)

@@ -78,7 +78,7 @@ async def test_nothing_yet_is_said_to_be_nothing_and_never_zero(placing: Placing
     lease = place.ledger.take_lease(CACHE, "d", 0.0, 60.0)
     assert lease is not None
     plan = Plan(Split(), SETTINGS, SETTINGS)
-    place.ledger.commit(lease, Tick(ControlState(CACHE, 7, 0.0, None, plan, False, plan)), 0.0)
+    place.ledger.commit(lease, Tick(ControlState(CACHE, 7, 0.0, None, plan, False)), 0.0)
     page = await page_of(place)
     said = words(page)
     for sentence in (

@@ -86,7 +86,7 @@ async def test_limits_that_the_daemon_has_not_said_are_null(placing: Placing) ->
     lease = place.ledger.take_lease("other", "d", 0.0, 1e12)
     assert lease is not None
     plan = Plan(Split(), STATIC, STATIC)
-    place.ledger.commit(lease, Tick(ControlState("other", 7, 0.0, None, plan, False, plan)), 0.0)
+    place.ledger.commit(lease, Tick(ControlState("other", 7, 0.0, None, plan, False)), 0.0)
     assert (await read(place, "/v1/caches/other/settings"))["limits"] is None
     assert await read(place, "/v1/caches/other/intervals") == {"items": [], "next": None}
     assert await read(place, "/v1/caches/other/decisions") == {"items": [], "next": None}
