@@ -60,23 +60,39 @@ def with_ghosts(deployment: Deployment, run: Run, salt: str, rate: float, seed: 
 
 # (a) how far two arms that are treated alike seem to differ
 
-RATES = (None, 0.01, 0.1, 1.0)
+DAEMON = "as in the daemon"
+GHOSTS: dict[str, float | None] = {"none": None, "1 % of the keys": 0.01, "10 % of the keys": 0.1, DAEMON: None}
 SHAPES = ("plain", "lead-in", "swap half-way", "swap every 5")
 
 
-def spreads(deployment: Deployment, seed: int) -> dict[tuple[bool, float | None, str], list[float]]:
-    """Estimated cost difference after 30 intervals, as a share of the cost, by (balanced salt, share of the keys that
-    ghosts see, shape of the experiment). The lead-in is of 30 as well."""
-    found: dict[tuple[bool, float | None, str], list[float]] = {}
+@dataclass(frozen=True)
+class Spreads:
+    """values: estimated cost differences after 30 intervals, as a share of the cost, by (balanced salt, ghosts, shape
+    of the experiment); the lead-in is of 30 as well. off: how far the daemon's ghosts were from what the arms cost, as
+    a share of it, at most. followed: the least share of the keys that they followed."""
+
+    values: dict[tuple[bool, str, str], list[float]]
+    off: float
+    followed: float
+
+
+def spreads(deployment: Deployment, seed: int) -> Spreads:
+    found: dict[tuple[bool, str, str], list[float]] = {}
+    off, followed = 0.0, 1.0
     for balanced in (False, True):
         salt = deployment.salt(seed, balanced)
         run = alike(deployment, salt, seed)
-        for rate in RATES:
-            told = run if rate is None else with_ghosts(deployment, run, salt, rate, seed)
+        for ghosts, rate in GHOSTS.items():
+            if ghosts == DAEMON:
+                usd, share = deployment.told(salt, 0.5)
+                told, followed = replace(run, reference_usd=usd), min(followed, share)
+                off = max(off, float(np.nanmax(np.abs(usd / run.costs - 1.0))))
+            else:
+                told = run if rate is None else with_ghosts(deployment, run, salt, rate, seed)
             for at, stretch in enumerate(stretches(deployment, 60)):
                 for shape, value in _estimates(told, stretch, 1000 * seed + at).items():
-                    found.setdefault((balanced, rate, shape), []).append(value)
-    return found
+                    found.setdefault((balanced, ghosts, shape), []).append(value)
+    return Spreads(found, off, followed)
 
 
 def _estimates(run: Run, stretch: range, seed: int) -> dict[str, float]:
@@ -138,7 +154,7 @@ def calls(deployment: Deployment, seed: int, truth: Truth, every: int, whole: bo
     changed = usual if truth.tail == 1.0 else alike(deployment, salt, seed, truth.tail)
     exact = with_ghosts(deployment, usual, salt, 1.0)
     designs: dict[str, tuple[Run, ExperimentDesign, int]] = {
-        "as designed": (exact, PLAIN.model_copy(update={"concentration": deployment.concentration}), every)
+        "as designed": (exact, PLAIN.model_copy(update=_taken(deployment)), every)
     }
     if whole:
         sampled = with_ghosts(deployment, usual, salt, 0.1, seed)
@@ -159,6 +175,12 @@ def calls(deployment: Deployment, seed: int, truth: Truth, every: int, whole: bo
             for name, one in _rivals(run, stretch, noise, truth).items():
                 found.setdefault(name, []).append(one)
     return found
+
+
+def _taken(deployment: Deployment) -> dict[str, float | None]:
+    """What the daemon takes from the past."""
+    known = deployment.known
+    return {"concentration": known.concentration(), "luck_ratio": known.luck_ratio(0.5)}
 
 
 def _changed(run: Run, changed: Run, ours: Array) -> Run:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.experiment_ghosts import arms_told, past_told
 from benchmarks.workloads import Workload, problem_for
 from caches.knobs import KnobSettings
 from caches.target import Arm, Histogram, Split
@@ -17,8 +17,8 @@ from envs.interval import NAMES, total_usd
 from envs.reward import CAUSES
 from envs.world import World
 from tuner.experiment import choose_salt
-from tuner.judging.sample_ratio import concentration
 from tuner.judging.shadow_arms import BOUNDS, ArmRows, ShadowArm, key_costs, key_points, keys_of, sampled
+from tuner.keys.past import PastTraffic
 from tuner.records import IntervalRecord
 
 Array = NDArray[Any]
@@ -37,7 +37,7 @@ class Noise:
 
 class Deployment:
     """Recorded traffic in front of a cache under fixed settings, the control's. past: intervals that were seen before
-    any experiment, from which salts and concentration are known. stop: where experiments end."""
+    any experiment, from which salts and the weight of keys are known. stop: where experiments end."""
 
     def __init__(self, workload: Workload, intervals: int | None = None, past_share: float = 0.2) -> None:
         self.world = World(problem_for(workload))
@@ -55,12 +55,13 @@ class Deployment:
         return np.stack((requests, key_costs(self.world, self.control, half)), axis=1)
 
     @cached_property
-    def concentration(self) -> float:
-        """Of stretches of the past about as long as an experiment: the largest."""
-        key, edges = self.world.problem.trace.key, self.world.timeline.edges
-        marks = np.linspace(0, self.past.stop, 4).astype(int)
-        parts = [np.bincount(key[edges[a] : edges[b]]) for a, b in itertools.pairwise(marks)]
-        return max(concentration(part) for part in parts)
+    def known(self) -> PastTraffic:
+        """What the daemon would know of single keys when the past is over."""
+        return past_told(self.world, self.past.stop)
+
+    def told(self, salt: str, share: float) -> tuple[Array, float]:
+        """As benchmarks.experiment_ghosts.arms_told."""
+        return arms_told(self.world, Split(salt, share), self.stop)
 
     def salt(self, seed: int, balanced: bool, candidates: int = 40) -> str:
         if not balanced:

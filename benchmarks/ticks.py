@@ -1,4 +1,5 @@
-"""What a control tick waits for: ghost caches on 100,000 sampled keys, closed and looked at.
+"""What a control tick waits for: the grid's ghost caches on 100,000 sampled keys and those of an experiment's arms on
+all 200,000, closed and looked at.
 
 Requests are fed as they come between ticks; what is left for the tick are those of the last seconds, and the interval's
 accounts. Clearing is work between ticks too, and shown beside.
@@ -34,7 +35,8 @@ GOAL_MS = 200.0
 
 @dataclass(frozen=True)
 class Load:
-    """keys: that are sampled. requests: of these in an interval."""
+    """keys: that the grid follows. requests: of these in an interval. The arms follow as many times more as the rate
+    says."""
 
     keys: int
     requests: int
@@ -45,15 +47,15 @@ QUICK = (Load(2_000, 1_000),)
 
 
 class Traffic:
-    """Popularity falls as the 0.8th power of the rank. Only keys that the sample has are made."""
+    """Popularity falls as the 0.8th power of the rank. Half of the keys are the treatment arm's."""
 
     def __init__(self, load: Load) -> None:
-        self._rng = np.random.default_rng(0)
-        weight = np.arange(1, load.keys + 1) ** -0.8
+        self._rng, keys = np.random.default_rng(0), round(load.keys / RATE)
+        weight = np.arange(1, keys + 1) ** -0.8
         self._below = np.cumsum(weight / weight.sum())
-        ids = mixed(np.arange(load.keys, dtype=np.uint64), 1)
-        self._ids = ids >> np.uint64(1)  # the lower half of the places: a sample of one half
-        self.sizes = self._rng.integers(500, 8_000, load.keys).astype(np.int32)
+        self._ids = mixed(np.arange(keys, dtype=np.uint64), 1)
+        self._treatment = self._ids % np.uint64(2) == 1
+        self.sizes = self._rng.integers(500, 8_000, keys).astype(np.int32)
 
     def interval(self, index: int, requests: int) -> Batch:
         rank = np.searchsorted(self._below, self._rng.random(requests)).clip(0, len(self._ids) - 1)
@@ -72,7 +74,7 @@ class Traffic:
             np.full(count, np.nan, np.float32),
             self._rng.integers(100, 2_000, count).astype(np.int32),
             self._rng.integers(10, 400, count).astype(np.int32),
-            np.zeros(count, np.bool_),
+            self._treatment[rank],
         )
 
 
@@ -85,7 +87,9 @@ def viewpoint_of(footprint_bytes: float) -> Viewpoint:
 def ghosts_of(view: Viewpoint) -> LiveGhosts:
     backend = backend_of(load_profile("qwen2.5-7b-a100"), Serving(replicas=4))
     terms = Terms(backend, tariff_of(Prices()), 2.0, 1_500.0, False, 128, 0.7)
-    return LiveGhosts(GhostRules(terms, Constraints(), 0, 1_020, 4.0, RATE, 10**9, 10**9), [view])
+    return LiveGhosts(
+        GhostRules(terms, Constraints(), 0, 1_020, 4.0, RATE, 10**9, 10**9, most_arm_requests=10**9), [view]
+    )
 
 
 @dataclass(frozen=True)
@@ -106,8 +110,8 @@ class Turn:
 def turn(ghosts: LiveGhosts, view: Viewpoint, batch: Batch, index: int) -> Turn:
     pending, begins, ends = Pending(), INTERVAL_SECONDS * index, INTERVAL_SECONDS * (index + 1)
     pending.add(batch)
-    plan = Plan(Split(), view.reference, view.reference)
-    early, late = pending.take(ends - SETTLE_SECONDS, RATE), pending.take(ends, RATE)
+    plan = Plan(Split("salt", 0.5), view.reference, view.reference)
+    early, late = pending.take(ends - SETTLE_SECONDS), pending.take(ends)
     marks = [clocks()]
     ghosts.begin(begins, INTERVAL_SECONDS)
     ghosts.feed(early)
@@ -115,7 +119,7 @@ def turn(ghosts: LiveGhosts, view: Viewpoint, batch: Batch, index: int) -> Turn:
     ghosts.tend(ends)
     marks.append(clocks())
     ghosts.feed(late)
-    ghosts.close(plan)
+    ghosts.close(plan, dict.fromkeys(("champion", "challenger"), view.reference))
     marks.append(clocks())
     ghosts.seen(view)
     ghosts.errors(view)
@@ -135,8 +139,10 @@ def measured(load: Load, turns: int) -> tuple[LiveGhosts, list[Turn], int]:
     ghosts = ghosts_of(view)
     turn(ghosts, view, traffic.all_keys(0), 0)
     for index in range(1, 6):
-        turn(ghosts, view, traffic.interval(index, load.requests), index)
-    found = [turn(ghosts, view, traffic.interval(index, load.requests), index) for index in range(6, 6 + turns)]
+        turn(ghosts, view, traffic.interval(index, round(load.requests / RATE)), index)
+    found = [
+        turn(ghosts, view, traffic.interval(index, round(load.requests / RATE)), index) for index in range(6, 6 + turns)
+    ]
     return ghosts, found, (getrusage(RUSAGE_SELF).ru_maxrss - before) // 1024
 
 
@@ -152,6 +158,7 @@ def measure(quick: bool) -> Report:
         rows.append(
             [
                 ghosts.last.keys,
+                ghosts.last.arm_keys,
                 load.requests,
                 *map(float, tick.T.ravel()),
                 looked,
@@ -162,16 +169,17 @@ def measure(quick: bool) -> Report:
         )
         goals.append(at_most(f"{load.keys:,} keys, {load.requests:,} requests: p99", GOAL_MS, float(tick[1, 0]), "ms"))
     facts = [
-        f"{len(viewpoint_of(1e9).settings())} fixed settings (reference, 12 neighbours, the whole grid) and the arms, "
-        f"one thread; a sample of {RATE:.0%} of the keys in intervals of {INTERVAL_SECONDS:g} s, of which the last "
+        f"{len(viewpoint_of(1e9).settings())} fixed settings (reference, 12 neighbours, the whole grid) follow "
+        f"{RATE:.0%} of the keys; both arms of an experiment, and what its two policies wanted, follow all, and are "
+        f"told their settings at the tick. One thread; intervals of {INTERVAL_SECONDS:g} s, of which the last "
         f"{SETTLE_SECONDS:g} s are left for the tick.",
         "Popularity falls as the 0.8th power of the rank; answers of 500 to 8,000 bytes; default settings and prices, "
         "four replicas. CPU: milliseconds of the processor, which depend less on what else the machine does. "
         "MiB: by how much the process grew, in the order of the rows.",
     ]
     header = (
-        *("keys", "requests", "tick p50", "tick p99", "its CPU p50", "its CPU p99", "of which looking"),
-        *("fed before, CPU", "longest clearing, CPU", "MiB"),
+        *("keys of the grid", "of the arms", "requests of the grid", "tick p50", "tick p99", "its CPU p50"),
+        *("its CPU p99", "of which looking", "fed before, CPU", "longest clearing, CPU", "MiB"),
     )
     return Report(facts, [Table("Ghosts at a tick, ms", header, rows)], goals)
 

@@ -18,6 +18,7 @@ from caches.keys.request_key import Partition, RequestKey
 from caches.tiers.tier import Answer
 
 FloatArray = NDArray[np.float64]
+LN2 = float(np.log(2.0))  # of a constant rate, a popularity is that many half-lives' requests over it
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,18 @@ class HotKeys:
         return [
             Candidate(seen[one].key, float(worth[one]), bool(left[one] <= 0), float(popularity[one])) for one in best
         ]
+
+    def weights(
+        self, now_seconds: float, ttl_seconds: float, among: Callable[[Partition], bool] = lambda _: True
+    ) -> tuple[list[bytes], FloatArray]:
+        """Keys by their ids, and what each stands for, shape (n, 2): requests a second, and seconds of the backend a
+        second where an answer is kept for `ttl_seconds`. Of requests that come at random one in 1 + rate * lifetime
+        misses then. May run in a thread beside the one that sees requests."""
+        seen = [one for one in list(self._seen.values()) if among(one.key.partition)]
+        table = _table(seen)
+        rate = self._popularities(table, now_seconds) * (LN2 / self._rule.half_life_seconds)
+        misses = rate / (1.0 + rate * ttl_seconds)
+        return [one.key.id for one in seen], np.stack((rate, misses * table[:, 3]), axis=1)
 
     def _known(self, key: RequestKey, now: float) -> _Seen:
         known = self._seen.get(key.id)

@@ -6,7 +6,7 @@ is its share of the keys, and neither sees entries of the other. Without an expe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -92,6 +92,8 @@ class ArmCounters:
     """What an arm has counted since the cache began; all but `entries` and `used_bytes` only grow.
 
     requests: answered or not. errors: those of them that got no answer for a reason other than the client's.
+    verified_hits, wrong_hits: hits by meaning that the backend was asked about too, and those of them that were wrong;
+    counted when that is known, for the arm that the key belonged to when it hit.
     miss_prompt_tokens, miss_output_tokens, warmup_prompt_tokens, warmup_output_tokens: of answers that the backend had
     to give. hit_tokens, tokens: prompt and output of what was answered from the cache, and of everything.
     ttft_seconds, latency_seconds: of all requests. hit_age_seconds: how long before each hit its answer was written.
@@ -100,6 +102,8 @@ class ArmCounters:
     requests: int
     hits: int
     errors: int
+    verified_hits: int
+    wrong_hits: int
     hit_bytes: int
     miss_bytes: int
     hit_tokens: int
@@ -127,6 +131,16 @@ class Counted:
     arms: Mapping[Arm, ArmCounters]
 
 
+@dataclass(frozen=True)
+class BalancedSalt:
+    """salt: of those that were tried, the one under which past traffic splits best. imbalance: how far off it is under
+    it, in standard deviations over salts. keys: how many of the heaviest were looked at."""
+
+    salt: str
+    imbalance: float
+    keys: int
+
+
 class LiveCache(Protocol):
     """A cache that serves traffic and is tuned. Every method raises CacheUnavailable where the cache cannot be reached
     or does not answer in time, and has then perhaps been obeyed."""
@@ -147,3 +161,7 @@ class LiveCache(Protocol):
 
     def counters(self) -> Counted:
         """Changes nothing."""
+
+    def balanced_salt(self, seed: int, shares: Sequence[float]) -> BalancedSalt | None:
+        """For an experiment to come, whose treatment arm is to have one of these shares after the other, each in
+        (0, 1). The same seed tries the same salts. Changes nothing. None where it knows nothing of past traffic."""

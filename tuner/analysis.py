@@ -28,7 +28,7 @@ Array = NDArray[Any]
 DRIFT = (
     2.0  # how much further luck of the split goes over time than a lead-in shows; measured, benchmarks/experiments.py
 )
-EXPLAINED = 0.8  # of the lead-in's variance by the covariate, from which on nothing is left to drift
+EXPLAINED = 0.8  # of the variance by the covariate, from which on nothing is left to drift
 NOTHING = 1e-9  # of the control's cost: smaller differences are rounding
 
 
@@ -76,6 +76,8 @@ def findings(pairs: Pairs, design: ExperimentDesign, elapsed: int) -> Findings:
     alpha = design.alpha * (1.0 - design.guard_alpha_share)
     luck = math.inf if not (design.luck_ratio and unit) else design.luck_ratio * unit
     explained = covariate is not None and covariate.explained >= EXPLAINED
+    if explained and covariate is not None:
+        luck = min(luck, covariate.left)  # what ghosts take away is none
     steady = explained or design.swap_every_intervals is not None
     judging = Judging(design, batch, alpha, Assumed(luck, 1.0 if steady else DRIFT, explained))
     # where ghosts tell the luck of every split, what is left over is not luck of one and the same at every share

@@ -91,7 +91,9 @@ class ExperimentDesign(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     salt: str = Field(
-        "", description="Of the split; `choose_salt` finds a balanced one.", json_schema_extra={"unit": "text"}
+        "",
+        description="Of the split; not set: one that past traffic splits well under, else the experiment's name.",
+        json_schema_extra={"unit": "text"},
     )
     share: float = Field(0.5, gt=0, lt=1, description="Keys of the treatment arm.", json_schema_extra={"unit": "share"})
     same: bool = Field(
@@ -142,13 +144,13 @@ class ExperimentDesign(BaseModel):
         None,
         gt=0,
         le=1,
-        description="Of past traffic, judging/sample_ratio.py.",
+        description="Of past traffic, judging/sample_ratio.py; not set: as it was lately, where that is known.",
         json_schema_extra={"unit": "ratio"},
     )
     luck_ratio: float | None = Field(
         None,
         gt=0,
-        description="How far arms that are treated alike differ in cost, on past traffic; not set: unknown.",
+        description="How far arms that are treated alike differ in cost; not set: as lately, where that is known.",
         json_schema_extra={"unit": "ratio"},
     )
 

@@ -23,12 +23,25 @@ class KeysConfig(BaseModel):
         None, "Environment variable with that URL, if there is a password in it.", "name", min_length=1
     )
     folder: Path | None = described(None, "Folder of the access log, where it is written as Parquet files.", "path")
-    rate: float = described(1.0, "Share of the keys to follow at first.", "share", gt=0, le=1)
+    past_intervals: int = described(
+        288, "Control intervals of the past that ghosts are fed with at a start.", "intervals", ge=0, strict=True
+    )
+    rate: float = described(1.0, "Share of the keys that the grid of ghosts follows at first.", "share", gt=0, le=1)
     most_keys: int = described(
-        100_000, "Keys to follow at most; beyond, the share is halved.", "keys", gt=0, strict=True
+        100_000, "Keys that it follows at most; beyond, the share is halved.", "keys", gt=0, strict=True
     )
     most_requests: int = described(
         15_000, "Requests of these in an interval at most; beyond, the share is halved.", "requests", gt=0, strict=True
+    )
+    most_arm_keys: int = described(
+        1_000_000,
+        "Keys that the ghosts of an experiment's arms follow at most, which are all where there are no more.",
+        "keys",
+        gt=0,
+        strict=True,
+    )
+    most_arm_requests: int = described(
+        250_000, "Requests of these in an interval at most.", "requests", gt=0, strict=True
     )
     horizon_seconds: float = described(604_800.0, "When a key that nobody asks for is forgotten.", "s", gt=0)
     settle_seconds: float = described(

@@ -1,6 +1,9 @@
-"""The endpoint of whoever tunes: /v1/cache/arms, to read how the arms stand and what they count, and to set a plan."""
+"""The endpoints of whoever tunes: /v1/cache/arms, to read how the arms stand and what they count, and to set a plan;
+/v1/cache/arms/salt, for a salt under which both get their share of the traffic."""
 
 from __future__ import annotations
+
+import asyncio
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -13,8 +16,10 @@ from api.gateway.asked import read_body
 from api.gateway.settings import GatewaySettings
 from api.http.errors import ApiError, BadRequest, Missing
 from caches.errors import InputError
+from caches.hot_keys import HotKeys
 from caches.target import Fenced
 from tuner.live.arms_document import PATH, Wish, arms_json, first_fault
+from tuner.live.salt_document import SALT_PATH, SaltWish, salt_json
 
 JSON = "application/json"
 
@@ -28,13 +33,17 @@ class OldFence(ApiError):
 
 
 class ArmsAdmin:
-    """arms: None where nothing is tuned here. Raises ApiError."""
+    """arms: None where nothing is tuned here. hot: what is asked for. Raises ApiError."""
 
-    def __init__(self, settings: GatewaySettings, arms: LiveArms | None) -> None:
-        self._settings, self._arms = settings, arms
+    def __init__(self, settings: GatewaySettings, arms: LiveArms | None, hot: HotKeys) -> None:
+        self._settings, self._arms, self._hot = settings, arms, hot
 
     def routes(self) -> list[Route]:
-        return [Route(PATH, self.told, methods=["GET"]), Route(PATH, self.apply, methods=["PUT"])]
+        return [
+            Route(PATH, self.told, methods=["GET"]),
+            Route(PATH, self.apply, methods=["PUT"]),
+            Route(SALT_PATH, self.salt, methods=["POST"]),
+        ]
 
     async def told(self, request: Request) -> Response:
         check_viewer(request, self._settings)
@@ -57,6 +66,18 @@ class ArmsAdmin:
         except Fenced as error:
             raise OldFence(str(error), "fence") from error
         return _response(arms)
+
+    async def salt(self, request: Request) -> Response:
+        """Changes nothing, but takes a moment of the processor, in a thread."""
+        check_admin(request, self._settings)
+        arms = self._tuned()
+        raw = await read_body(request, self._settings.largest_body_bytes)
+        try:
+            wish = SaltWish.model_validate_json(raw)
+        except ValidationError as error:
+            raise BadRequest(first_fault(error), first_fault(error).partition(":")[0]) from error
+        found = await asyncio.to_thread(arms.balanced_salt, self._hot, wish.seed, wish.shares)
+        return Response(salt_json(found), 200, {"cache-control": "no-store"}, JSON)
 
     def _tuned(self) -> LiveArms:
         if self._arms is None:

@@ -61,12 +61,12 @@ class ArmCount:
     __slots__ = (
         *("requests", "hits", "errors", "hit_bytes", "miss_bytes", "hit_tokens", "tokens"),
         *("miss_prompt_tokens", "miss_output_tokens", "warmups", "warmup_prompt_tokens", "warmup_output_tokens"),
-        *("ttft", "latency", "age"),
+        *("verified_hits", "wrong_hits", "ttft", "latency", "age"),
     )
 
     def __init__(self) -> None:
         self.requests = self.hits = self.errors = self.hit_bytes = self.miss_bytes = self.hit_tokens = self.tokens = 0
-        self.miss_prompt_tokens = self.miss_output_tokens = 0
+        self.verified_hits = self.wrong_hits = self.miss_prompt_tokens = self.miss_output_tokens = 0
         self.warmups = self.warmup_prompt_tokens = self.warmup_output_tokens = 0
         self.ttft, self.latency, self.age = Buckets(SECONDS), Buckets(SECONDS), Buckets(AGES)
 
@@ -91,11 +91,18 @@ class ArmCount:
         self.hit_tokens += tokens
         self.age.add(served.age_seconds)
 
+    def verified(self, right: bool) -> None:
+        """A hit by meaning, off the path of its request."""
+        self.verified_hits += 1
+        self.wrong_hits += not right
+
     def told(self, tier: CacheStats) -> ArmCounters:
         return ArmCounters(
             requests=self.requests,
             hits=self.hits,
             errors=self.errors,
+            verified_hits=self.verified_hits,
+            wrong_hits=self.wrong_hits,
             hit_bytes=self.hit_bytes,
             miss_bytes=self.miss_bytes,
             hit_tokens=self.hit_tokens,

@@ -14,6 +14,8 @@ COUNTED = (
     ("requests", "Requests that the cache may answer."),
     ("hits", "Of these, those that the backend did not answer."),
     ("errors", "Of these, those without an answer, for a reason other than the client's."),
+    ("verified_hits", "Hits by meaning that the backend was asked about too."),
+    ("wrong_hits", "Those of them that were wrong."),
     ("hit_bytes", "Bytes of answers from the cache."),
     ("miss_bytes", "Bytes of answers of the backend."),
     ("hit_tokens", "Prompt and output tokens of answers from the cache."),

@@ -6,28 +6,35 @@ arm, and no fence has been seen; whoever tunes knows by `began_seconds`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from api.gateway.arm_counting import ArmCounting
+from caches.clocks import Clocks
+from caches.hot_keys import HotKeys
 from caches.keys.request_key import Partition
 from caches.knobs import KnobSpace
 from caches.routing import Routing
 from caches.stack import Stack
-from caches.target import Counted, Fenced, Plan, Standing
+from caches.target import BalancedSalt, Counted, Fenced, Plan, Standing
 from caches.tiers.split import SplitTier
+from tuner.salts import balanced_salt
 
 
 class LiveArms:
-    """clock: Unix time."""
-
-    def __init__(self, tier: SplitTier, stack: Stack | Routing, clock: Callable[[], float]) -> None:
-        self.tier, self._clock, self._fence = tier, clock, 0
-        self._began_seconds = clock()
-        self.counting = ArmCounting(tier, _uses(tier, stack))
+    def __init__(self, tier: SplitTier, stack: Stack | Routing, clocks: Clocks) -> None:
+        self.tier, self._clock, self._fence = tier, clocks.unix, 0
+        self._began_seconds = clocks.unix()
+        self.uses = _uses(tier, stack)
+        self.counting = ArmCounting(tier, self.uses, clocks.ticks)
 
     @property
     def space(self) -> KnobSpace:
         return self.tier.space
+
+    def balanced_salt(self, hot: HotKeys, seed: int, shares: Sequence[float]) -> BalancedSalt | None:
+        """By what was asked for lately, under the control arm's lifetime. For a thread of its own."""
+        ttl_seconds = self.tier.plan.control.ttl_seconds
+        return balanced_salt(*hot.weights(self._clock(), ttl_seconds, self.uses), seed, shares)
 
     def standing(self) -> Standing:
         return Standing(self.tier.plan, self.tier.binding(), self._fence, self._began_seconds)

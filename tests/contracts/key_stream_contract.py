@@ -1,4 +1,4 @@
-"""One contract for every source of the key stream: what was recorded is handed out once, in order, by time and rate."""
+"""One contract for every source of the key stream: what was recorded is handed out once, in order, by time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from envs.journal import places
 from tests.traces.access_records import BEGIN, SECRET, bypass, cached
 from traces.access.record import AccessRecord
 from traces.access.secret import key_hash
@@ -35,39 +34,31 @@ class KeyStreamContract:
     def test_requests_come_in_order_with_all_that_is_known(self, source: tuple[KeyStream, Record]) -> None:
         stream, record = source
         record(RECORDS)
-        taken = stream.take(BEGIN + 5.0, 1.0)
-        sample = taken.sample
-        assert sample.id.tolist() == [id_of(key) for key in "aabc"]
-        assert (sample.time - BEGIN).round(6).tolist() == [0.5, 1.0, 2.25, 2.25]
-        assert sample.size.tolist() == [100, 100, 300, 100]
-        assert sample.prompt.tolist() == [10, 10, 0, 10]
-        assert sample.output.tolist() == [5, 5, 5, 0]
-        np.testing.assert_array_equal(sample.ttl, np.array([60.0, np.nan, np.nan, 1e-6], np.float32))
-        assert sample.treatment.tolist() == [False, False, True, False]
-        totals = taken.totals
-        assert totals.requests.tolist() == [3, 1]
-        assert totals.prompt_tokens.tolist() == [30, 0]
-        assert totals.output_tokens.tolist() == [10, 5]
+        taken = stream.take(BEGIN + 5.0)
+        requests = taken.requests
+        assert requests.id.tolist() == [id_of(key) for key in "aabc"]
+        assert (requests.time - BEGIN).round(6).tolist() == [0.5, 1.0, 2.25, 2.25]
+        assert requests.size.tolist() == [100, 100, 300, 100]
+        assert requests.prompt.tolist() == [10, 10, 0, 10]
+        assert requests.output.tolist() == [5, 5, 5, 0]
+        np.testing.assert_array_equal(requests.ttl, np.array([60.0, np.nan, np.nan, 1e-6], np.float32))
+        assert requests.treatment.tolist() == [False, False, True, False]
         assert taken.notes == ()
 
     def test_what_is_later_comes_later_and_nothing_comes_twice(self, source: tuple[KeyStream, Record]) -> None:
         stream, record = source
-        assert len(stream.take(BEGIN, 1.0).sample) == 0
+        assert len(stream.take(BEGIN).requests) == 0
         record(RECORDS[:4])
-        assert len(stream.take(BEGIN + 1.0, 1.0).sample) == 1
+        assert len(stream.take(BEGIN + 1.0).requests) == 1
         record(RECORDS[4:])
         record([cached(0.1, "late")])
-        assert stream.take(BEGIN + 5.0, 1.0).sample.id.tolist() == [id_of(key) for key in ("late", *"abc")]
-        assert stream.take(BEGIN + 9.0, 1.0).totals.requests.sum() == 0
-        assert stream.take(BEGIN + 20.0, 1.0).sample.id.tolist() == [id_of("d")]
+        assert stream.take(BEGIN + 5.0).requests.id.tolist() == [id_of(key) for key in ("late", *"abc")]
+        assert len(stream.take(BEGIN + 9.0).requests) == 0
+        assert stream.take(BEGIN + 20.0).requests.id.tolist() == [id_of("d")]
 
-    def test_a_sample_is_of_keys_and_the_totals_are_of_all(self, source: tuple[KeyStream, Record]) -> None:
+    def test_all_keys_are_handed_out(self, source: tuple[KeyStream, Record]) -> None:
         stream, record = source
         keys = [f"key {number % 40}" for number in range(120)]
         record([cached(float(number), key) for number, key in enumerate(keys)])
-        taken = stream.take(BEGIN + 200.0, 0.3)
-        wanted = [id_of(key) for key in keys if places(np.array([id_of(key)], np.uint64))[0] < 0.3]
-        assert taken.sample.id.tolist() == wanted
-        assert 0 < len(wanted) < 120
-        assert taken.totals.requests.tolist() == [120, 0]
-        assert taken.totals.prompt_tokens.tolist() == [1_200, 0]
+        taken = stream.take(BEGIN + 200.0)
+        assert taken.requests.id.tolist() == [id_of(key) for key in keys]

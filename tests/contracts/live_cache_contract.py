@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 
+import numpy as np
 import pytest
 
 from caches.knobs import Knob, KnobSettings, KnobSpace
 from caches.target import Arm, ArmCounters, Counted, Fenced, LiveCache, Plan, Split
-from tuner.router import assign
+from tuner.experiment import imbalance
+from tuner.router import assign, points
 
 CONTROL, TREATMENT = Arm.CONTROL, Arm.TREATMENT
 SPACE = KnobSpace(
@@ -195,6 +197,28 @@ class LiveCacheContract:
         mine = {arm: len(one.of_arm(arm, wide, numbers)) for arm in Arm}
         one.until(lambda: one.counted("entries") == mine)
         assert one.ask_all(numbers[15:]) == [True] * 15
+
+    def test_a_salt_is_balanced_on_what_was_asked_for(self, one: LiveSubject) -> None:
+        """Seven keys, asked for as often as 14 times. By the requests' share of the treatment arm it is as far off as
+        it says at most, and nearer to its share than most others would be."""
+        shares = (0.2, 0.5)
+        assert one.cache.balanced_salt(5, shares) is None
+        asked = {number: 2 * (7 - number) for number in range(7)}
+        one.ask_all(number for number, times in asked.items() for _ in range(times))
+        before, entries = one.cache.standing(), one.counted("entries")
+        found = one.cache.balanced_salt(5, shares)
+        assert found is not None
+        assert found.keys == 7
+        again = one.cache.balanced_salt(5, shares)
+        assert again is not None
+        assert again.salt == found.salt
+        assert one.cache.standing() == before
+        assert one.counted("entries") == entries
+        parts = np.array([[times / 56.0] for times in asked.values()])
+        names = [one.name_of(number) for number in asked]
+        off = [imbalance(points(names, salt), parts, shares) for salt in (found.salt, *(f"s{n}" for n in range(40)))]
+        assert off[0] <= found.imbalance + 0.01  # popularity that has halved a little by now
+        assert off[0] < np.median(off[1:])
 
     def test_an_arm_without_a_share_holds_nothing_and_still_counts(self, one: LiveSubject) -> None:
         one.cache.apply(alike(HALVES), 1)

@@ -62,19 +62,15 @@ def intervals(world: World, ghosts: LiveGhosts, batch: Batch, plan: Plan = ALONE
     pending.add(batch)
     for index in range(len(world)):
         ghosts.begin(world.timeline.begin(index), INTERVAL_SECONDS)
-        ghosts.feed(taken(pending, world.timeline.begin(index) + 4.0, ghosts))
-        ghosts.feed(taken(pending, world.timeline.begin(index + 1), ghosts))
+        ghosts.feed(pending.take(world.timeline.begin(index) + 4.0))
+        ghosts.feed(pending.take(world.timeline.begin(index + 1)))
         yield ghosts.close(plan)
 
 
-def taken(pending: Pending, until_seconds: float, ghosts: LiveGhosts) -> Taken:
-    return pending.take(until_seconds, ghosts.rate)
-
-
-def handed(batch: Batch, rate: float = 1.0) -> Taken:
+def handed(batch: Batch) -> Taken:
     pending = Pending()
     pending.add(batch)
-    return pending.take(np.inf, rate)
+    return pending.take(np.inf)
 
 
 def asked(keys: Sequence[int] | Array, times: Sequence[float] | Array) -> Batch:

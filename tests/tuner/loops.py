@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from agents.bundle import PolicyBundle
 from agents.bundle_policy import BundlePolicy
 from agents.rules import arrays_of
 from caches.knobs import Knob, KnobSettings, KnobSpace
-from caches.target import CacheUnavailable, Counted, Plan, Standing
+from caches.target import BalancedSalt, CacheUnavailable, Counted, Plan, Standing
 from envs.live import LivePrices
 from envs.reward import Tariff
 from tests.agents.bundles import PROVENANCE, SCALE
@@ -145,6 +145,9 @@ class Flaky:
 
     def counters(self) -> Counted:
         return self._do("counters", self.cache.counters)
+
+    def balanced_salt(self, seed: int, shares: Sequence[float]) -> BalancedSalt | None:
+        return self._do("balanced_salt", lambda: self.cache.balanced_salt(seed, shares))
 
     def _do(self, name: str, call: Callable[[], Any]) -> Any:
         if self.down:

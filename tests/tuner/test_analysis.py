@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,23 @@ def test_a_broken_guard_is_worse_whatever_it_saves() -> None:
     assert compare(control, slowed, lenient).outcome is Outcome.BETTER
 
 
+def test_more_wrong_hits_are_worse_whatever_they_save() -> None:
+    """One of 20 verified hits is wrong; under treatment 12 of 20, on average."""
+    few = {"verified_hits": 20.0, "wrong_hits": 1.0}
+    control, treatment = arms(LEAD_IN + 20, noisy(1, LEAD_IN + 20, saving=0.3, from_index=LEAD_IN), window=few)
+    random = np.random.default_rng(0)
+    wrong = [
+        one if one.index < LEAD_IN else replace(one, window={**(one.window or {}), "wrong_hits": float(many)})
+        for one, many in zip(treatment, random.binomial(20, 0.6, len(treatment)), strict=True)
+    ]
+    found = compare(control, wrong, plan(margins=Margins(wrong_hit_ratio=0.02)))
+    assert found.outcome is Outcome.WORSE
+    assert found.reasons[0].startswith("The treatment has more verified hits that were wrong: ")
+    assert number(found, "guards", "wrong_hit_ratio", "control") == 0.05
+    assert number(found, "guards", "wrong_hit_ratio", "treatment") == pytest.approx(0.6, abs=0.06)
+    assert compare(control, wrong, plan()).outcome is Outcome.BETTER  # without a margin it is only told
+
+
 def _tail(slow: int) -> Histogram:
     return Histogram((0.01, 0.1, 1.0), (600, 200, 200 - slow, slow), 0.0)
 
@@ -146,12 +164,47 @@ def test_ghosts_take_luck_away_to_the_last_bit() -> None:
     truth = noisy(4, LEAD_IN + 30, saving=0.03, from_index=LEAD_IN, luck=0.3)
     control, treatment = arms(LEAD_IN + 30, truth)
     found = compare(covered(control, luck), covered(treatment, luck), plan())
-    assert number(found, "covariate") == pytest.approx({"coefficient": 1.0, "explained": 1.0})
+    seen = {"coefficient": 1.0, "explained": 1.0, "left_usd_per_1000": 0.0}
+    assert number(found, "covariate") == pytest.approx(seen, abs=1e-12)
     assert number(found, "saving_percent", "mean") == pytest.approx(3.0 * 1.3, abs=0.1)
     assert found.outcome is Outcome.BETTER
     alone = compare(control, treatment, plan())
     error = ("cost_usd_per_1000", "standard_error")
     assert number(alone, *error) > 20.0 * number(found, *error)
+
+
+def test_ghosts_are_held_against_the_control_arm_where_a_lead_in_is_short() -> None:
+    """Two intervals of lead-in say nothing of 30."""
+    luck = noisy(4, 32, luck=0.3)
+    control, treatment = arms(32, noisy(4, 32, saving=0.03, from_index=2, luck=0.3))
+    short = plan(lead_in_intervals=2)
+    found = compare(covered(control, luck), covered(treatment, luck), short)
+    assert number(found, "covariate", "explained") == pytest.approx(1.0)
+    alike = {Arm.CONTROL: luck, Arm.TREATMENT: lambda index, arm: 1.1 * luck(index, arm)}
+    other = compare(covered(control, noisy(9, 32)), covered(treatment, alike[Arm.TREATMENT]), short)
+    assert number(other, "covariate", "explained") < 0.5
+
+
+def test_ghosts_that_are_off_by_as_much_each_time_leave_that_much_luck() -> None:
+    """By a mill of 1 USD per 1,000 requests in one arm; between two halves it is the root of two of that."""
+    luck = noisy(4, 32)
+    control, treatment = arms(32, luck)
+    found = compare(
+        covered(control, lambda index, arm: luck(index, arm) - 0.001),
+        covered(treatment, luck),
+        plan(lead_in_intervals=2),
+    )
+    assert number(found, "covariate", "left_usd_per_1000") == pytest.approx(0.001 * 2.0**0.5)
+
+
+def test_ghosts_that_only_know_day_from_night_explain_nothing() -> None:
+    def day(index: int, _arm: Arm) -> float:
+        return 1.0 + 0.5 * float(np.sin(index / 12.0))
+
+    luck = noisy(4, 60)
+    control, treatment = arms(60, lambda index, arm: day(index, arm) * luck(index, arm))
+    found = compare(covered(control, day), covered(treatment, day), plan(lead_in_intervals=2))
+    assert number(found, "covariate", "explained") < 0.1
 
 
 def test_where_ghosts_tell_all_a_ramp_needs_one_lead_in() -> None:

@@ -27,6 +27,7 @@ from caches.tiers.split import SplitTier
 from tests.api.gateway.conftest import ask, chat, emulated, gateway, outcome, serving, until
 from tests.contracts.live_cache_contract import DEFAULT, SPACE, LiveCacheContract, LiveSubject, alike
 from tests.servers import free_port
+from tuner.live.arms_document import PATH
 from tuner.live.gateway_cache import MOST_BYTES, GatewayCache
 from tuner.router import assigner
 
@@ -115,6 +116,9 @@ def test_nobody_there_is_unavailable_and_somebody_who_comes_back_is_not(backend:
 @contextmanager
 def answering(body: bytes, status: int = 200, location: str | None = None) -> Iterator[str]:
     class Answers(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.do_GET()
+
         def do_GET(self) -> None:
             self.send_response(status)
             self.send_header("content-length", str(len(body)))
@@ -144,8 +148,7 @@ def document(backend: str) -> bytes:
     with tuned_gateway(backend) as address, cache_at(address) as cache:
         cache.apply(Plan(Split("a", 0.5), DEFAULT, DEFAULT), 1)
         ask(address, question(1))
-        _, body = cache._answer("GET", None)
-    return body
+        return cache._asked("GET", PATH, None)
 
 
 def refusal(body: bytes, status: int = 200, location: str | None = None) -> str:
@@ -220,6 +223,16 @@ def test_an_arm_that_is_missing_is_named(document: bytes) -> None:
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"up"', b'{"fence": NaN}', b"<html>"])
 def test_what_is_no_such_document_is_unavailable(body: bytes) -> None:
     assert "an answer that makes no sense" in refusal(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"{}", b'{"salt": "a", "imbalance": null, "keys": 1}', b'{"salt": 1, "imbalance": 0.5, "keys": 1}', b"salt"],
+)
+def test_a_salt_that_makes_no_sense_is_unavailable(body: bytes) -> None:
+    senseless = pytest.raises(CacheUnavailable, match="an answer that makes no sense")
+    with answering(body) as address, cache_at(address) as cache, senseless:
+        cache.balanced_salt(1, (0.5,))
 
 
 def test_any_other_status_is_unavailable(document: bytes) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,10 +15,14 @@ from envs.ghost_kernels import BACKEND_USD, HITS, MISSES, STALE_USD, TALLIES
 from envs.interval import COLUMN, STATS
 from envs.journal import GROUPS, places
 from envs.traffic import DRIFT, ENTROPY, ONE_HIT, traffic_table
+from tests.tuner.ghost_traffic import asked
 from tuner.keys.counted_traffic import CountedTraffic
 from tuner.keys.estimates import parts_of, standard_error, stated, with_competition
 from tuner.keys.history import History
+from tuner.keys.past import PastTraffic
+from tuner.keys.view import Totals
 
+Array = np.ndarray[Any, Any]
 intervals_of_keys = st.lists(st.lists(st.integers(0, 6), max_size=12), min_size=1, max_size=8)
 
 
@@ -130,3 +137,64 @@ def test_what_a_group_takes_from_the_others_is_worth_what_room_is() -> None:
     np.testing.assert_allclose(with_competition(parts, held, 100.0 - 2.0 * sizes, sizes), 7.0)
     np.testing.assert_array_equal(with_competition(parts, held, np.full(13, 5.0), sizes), parts)
     np.testing.assert_array_equal(with_competition(parts, held, sizes, np.full(13, 10.0)), parts)
+
+
+def test_totals_are_by_arm() -> None:
+    totals, batch = Totals(), asked([1, 2, 1], [1.0, 2.0, 3.0])
+    totals.add(replace(batch, treatment=np.array([False, True, False])))
+    totals.add(batch)
+    assert totals.requests.tolist() == [5, 1]
+    assert totals.sums() == (6.0, 300.0, 30.0)
+
+
+def past_of(weights: Array, intervals: int, seed: int, rate: float = 1.0) -> PastTraffic:
+    """Each key of so much weight asks that often in each interval, for 2 USD a time where it is even and 1 where it is
+    odd; 5 USD are no key's. Of fewer keys only those are followed whose place is below the rate."""
+    past = PastTraffic()
+    ids = mixed(np.arange(len(weights), dtype=np.uint64), seed)
+    usd = weights * np.where(np.arange(len(weights)) % 2, 1.0, 2.0)
+    group, mine = (ids % np.uint64(GROUPS)).astype(int), places(ids) < rate
+    by_group = [np.bincount(group, one * mine, GROUPS) for one in (usd, weights)]
+    for _ in range(intervals):
+        past.add(ids.repeat(weights))
+        past.close(by_group[0], by_group[1], rate, float(usd.sum()) + 5.0)
+    return past
+
+
+def test_how_concentrated_past_traffic_is() -> None:
+    """A key of half of all requests, and 500 of one each: a quarter, and 500 times a millionth; seeds differ by which
+    keys come together."""
+    weights = np.array([500, *[1] * 500])
+    assert past_of(weights, 11, 0).concentration() is None
+    found = [past_of(weights, 12, seed).concentration() for seed in range(5)]
+    np.testing.assert_allclose(np.array(found, float), 0.25 + 500e-6, rtol=0.01)
+    alike = past_of(np.ones(2_000, np.int64), 12, 1).concentration()
+    assert alike == pytest.approx(1.0 / 2_000.0, rel=0.1)
+
+
+@pytest.mark.parametrize(("share", "rate"), [(0.5, 1.0), (0.05, 1.0), (0.5, 0.5)])
+def test_luck_is_how_far_random_splits_differ(share: float, rate: float) -> None:
+    """Beside 2,000 splits at random, in which each arm bears its share of the 5 USD."""
+    rng = np.random.default_rng(0)
+    weights = rng.geometric(0.05, 1_000)
+    usd = weights * np.where(np.arange(1_000) % 2, 1.0, 2.0)
+    treated = rng.random((2_000, 1_000)) < share
+
+    def unit(mine: Array, part: float) -> Array:
+        return (mine @ usd + part * 5.0) / (mine @ weights)
+
+    luck = (unit(treated, share) - unit(~treated, 1.0 - share)) / ((usd.sum() + 5.0) / weights.sum())
+    found = [past_of(weights, 12, seed, rate).luck_ratio(share) for seed in range(20)]
+    assert np.median(np.array(found, float)) == pytest.approx(luck.std(), rel=0.1)
+    assert np.std(np.array(found, float)) < 0.3 * luck.std()
+
+
+def test_nothing_is_said_of_a_past_without_costs_or_requests() -> None:
+    past, none = PastTraffic(), np.zeros(GROUPS)
+    for _ in range(20):
+        past.close(none, none, 1.0, 5.0)
+    assert (past.intervals, past.concentration(), past.luck_ratio(0.5)) == (0, None, None)
+    for _ in range(20):
+        past.add(mixed(np.arange(3, dtype=np.uint64), 0))
+        past.close(none, none, 1.0, np.nan)
+    assert past.luck_ratio(0.5) is None

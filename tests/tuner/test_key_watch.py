@@ -16,11 +16,12 @@ from tests.traces.access_records import SECRET
 from tests.tuner.ghost_traffic import ALONE, HERE, rules_of
 from traces.access.parquet_log import ParquetAccessLog
 from traces.access.record import AccessRecord
+from tuner.keys import parquet_files
 from tuner.keys.ghosts import LiveGhosts
 from tuner.keys.in_process import InProcessKeys
 from tuner.keys.parquet_files import ParquetKeys
 from tuner.keys.view import Viewpoint
-from tuner.keys.watch import KeyWatch, prime
+from tuner.keys.watch import KeyWatch
 from tuner.loop.sight import KeysSeen
 from tuner.records import ControlState
 
@@ -28,7 +29,7 @@ SECONDS, FIRST = 10.0, 170_000_000  # intervals of ten seconds; the number of th
 
 
 def state(index: int, plan: Plan = ALONE) -> ControlState:
-    return ControlState("cache", FIRST + index, SECONDS * (FIRST + index), None, plan, True, plan)
+    return ControlState("cache", FIRST + index, SECONDS * (FIRST + index), None, plan, True)
 
 
 def at(interval: float) -> float:
@@ -45,8 +46,11 @@ def records(intervals: int, arm: str | None = None) -> list[AccessRecord]:
     ]
 
 
-def watch_of(source: InProcessKeys | ParquetKeys, ghosts: LiveGhosts, begin: float = 0.0) -> KeyWatch:
-    return KeyWatch(source, ghosts, SECONDS, at(begin), lambda: HERE, settle_seconds=2.0)
+def watch_of(
+    source: InProcessKeys | ParquetKeys, ghosts: LiveGhosts, begin: float = 0.0, asked_from: int = 0
+) -> KeyWatch:
+    """asked_from: as KeyWatch's, from FIRST on."""
+    return KeyWatch(source, ghosts, SECONDS, at(begin), lambda: HERE, 2.0, ALONE, FIRST + asked_from)
 
 
 def new_ghosts() -> LiveGhosts:
@@ -89,10 +93,10 @@ def test_asked_again_it_says_the_same_and_of_another_interval_nothing() -> None:
     watch = watch_of(source_of(records(3)), new_ghosts())
     first = watch.keys(state(0), at(1))
     assert_same(watch.keys(state(0), at(1) + 2.0).keys, first.keys)
-    for index, now in ((0, at(1)), (-5, at(1)), (1, at(1) + 5.0)):
+    for index, now, known in ((0, at(1), True), (-5, at(1), False), (1, at(1) + 5.0, False), (0, at(2), False)):
         found = watch.keys(state(index), now)
-        assert np.isnan(found.keys.reference_usd) == (index != 0)
-        assert bool(found.reference_usd) == (index == 0)
+        assert np.isnan(found.keys.reference_usd) == (not known)
+        assert bool(found.reference_usd) == known
 
 
 def test_a_watch_begins_with_a_whole_interval() -> None:
@@ -196,16 +200,57 @@ def test_a_late_source_tells_the_grid_of_intervals_before_and_no_more(tmp_path: 
         assert known == max(index - 8, 0)
 
 
-def test_ghosts_that_were_primed_go_on_as_if_they_had_been_there(tmp_path: Path) -> None:
-    """Three intervals from a folder and one live, beside four live."""
-    every = records(4)
-    write(tmp_path, every[:60])
+def test_ghosts_that_were_primed_go_on_as_if_they_had_been_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fourteen intervals of a folder, the first of which is let go, beside a watch that was there from the second on.
+    What the next tick asks for is left to it."""
+    every = records(15)
+    write(tmp_path, every)
     always, primed = new_ghosts(), new_ghosts()
-    watch = watch_of(source_of(every), always)
-    for index in range(4):
-        watch.keys(state(index), at(index + 1))
-    told = prime(primed, ParquetKeys(tmp_path, at(0)), range(FIRST, FIRST + 3), SECONDS, ALONE)
-    assert [one.traffic[0] for one in told] == [20.0] * 3
-    watch = watch_of(source_of(every[60:]), primed, begin=3.0)
-    watch.keys(state(3), at(4))
-    assert_same(always.seen(HERE), primed.seen(HERE))
+    watch = watch_of(source_of(every), always, begin=1.0)
+    told = {index: watch.keys(state(index), at(index + 1)) for index in range(1, 15)}
+    monkeypatch.setattr(parquet_files, "AHEAD_SECONDS", 0.0)  # the folder has been complete for long
+    other, now = watch_of(ParquetKeys(tmp_path, at(-40), 0.0), primed, -40.0, 14), at(15)
+    assert other.prime(now)
+    assert not other.prime(now)
+    assert primed.last is not None
+    assert primed.last.ended_seconds == at(14)
+    found = other.keys(state(14), now)
+    assert_same(found.keys, told[14].keys)
+    assert found.reference_usd == told[14].reference_usd
+    assert found.keys.ghosts is not None
+    assert found.keys.ghosts.usd.shape[1] == 14
+
+
+def test_a_past_without_a_request_is_none() -> None:
+    watch = watch_of(source_of([]), new_ghosts(), begin=-30.0)
+    assert not watch.prime(at(0))
+    assert watch.last is None
+    assert watch.keys(state(0), at(1)).keys.traffic[0] == 0.0
+
+
+def test_where_the_source_is_away_the_past_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_files, "AHEAD_SECONDS", 0.0)
+    watch = watch_of(ParquetKeys(tmp_path / "log", at(-9), 0.0), new_ghosts(), begin=-9.0)
+    assert not watch.prime(at(0))
+    assert watch.problem is not None
+    write(tmp_path / "log", records(1))
+    assert watch.keys(state(0), at(1)).keys.traffic[0] == 20.0
+
+
+def test_a_tick_closes_no_more_than_a_few_intervals() -> None:
+    """Which may be left where a source was away for long; looks between ticks see to the rest."""
+    watch = watch_of(source_of(records(60)), new_ghosts())
+    assert np.isnan(watch.keys(state(49), at(50)).keys.traffic).all()
+    for _ in range(4):
+        watch.look(at(50) + 1.0)
+    assert watch.keys(state(49), at(50) + 1.0).keys.traffic[0] == 20.0
+
+
+def test_what_was_lost_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    keys = InProcessKeys(SECRET, most_waiting=15)
+    for one in records(1):
+        keys.add(one)
+    watch_of(keys, new_ghosts()).keys(state(0), at(1))
+    assert caplog.messages == ["5 requests were not seen: more than 15 waited."]

@@ -60,17 +60,19 @@ def test_at_a_rate_of_one_everything_is_as_in_training() -> None:
 
 def test_a_tenth_of_the_keys_is_off_as_far_as_it_says() -> None:
     """Of twelve samples of some 350 keys each. What a neighbour of another size saves is known better than what either
-    costs, and nothing is off on one side only."""
+    costs, and nothing is off on one side only. The arms' ghosts may follow 400 requests here."""
     wanted = popular(4_000, 24_000, 10)
     world, knobs = World(wanted), wanted.knobs
     reference, view = Reference(world, knobs.default(), ()), Viewpoint(knobs, knobs.default())
     plan = Plan(Split(), knobs.default(), knobs.default())
     off, saved, fresh, share = [], [], [], []
     for seed in range(12):
-        ghosts = LiveGhosts(rules_of(wanted, rate=0.1), [view])
+        ghosts = LiveGhosts(rules_of(wanted, rate=0.1, most_arm_requests=400), [view])
         for index, found in enumerate(intervals(world, ghosts, everything(world, seed), plan)):
             if index < 3:
                 continue
+            assert found.rate == 0.1
+            assert found.arm_rate in (0.125, 0.0625)
             seen, errors = ghosts.seen(view), ghosts.errors(view)
             saving = (seen.reference_usd - seen.ghost_usd) - (reference.usd[index] - reference.ghost_usd[:, index])
             off.append((seen.reference_usd - reference.usd[index]) / errors.reference_usd)
@@ -120,7 +122,7 @@ def test_a_draft_goes_on_from_what_the_control_arm_holds() -> None:
     pending.add(everything(SMALL))
     for index in range(len(SMALL)):
         ghosts.begin(SMALL.timeline.begin(index), INTERVAL_SECONDS)
-        ghosts.feed(pending.take(SMALL.timeline.begin(index + 1), 1.0))
+        ghosts.feed(pending.take(SMALL.timeline.begin(index + 1)))
         drafts = {"same": SETTINGS, "other": replace(SETTINGS, cache_size=500.0)} if 4 <= index < 12 else {}
         found = ghosts.close(ALONE, drafts)
         assert list(found.drafts) == list(drafts)
@@ -138,11 +140,11 @@ def test_what_comes_late_counts_as_come_at_the_beginning() -> None:
     pending = Pending()
     pending.add(asked([1], [3.0]))
     ghosts.begin(0.0, 10.0)
-    ghosts.feed(pending.take(10.0, 1.0))
+    ghosts.feed(pending.take(10.0))
     ghosts.close(ALONE)
     pending.add(asked([2, 1], [12.0, 8.0]))
     ghosts.begin(10.0, 10.0)
-    ghosts.feed(pending.take(20.0, 1.0))
+    ghosts.feed(pending.take(20.0))
     found = ghosts.close(ALONE)
     assert found.late == 1
     assert found.traffic[[REQUESTS, NEW_KEY]].tolist() == [2.0, 0.5]
@@ -162,21 +164,25 @@ def test_tokens_are_assumed_until_an_answer_states_some() -> None:
 
 def test_too_many_keys_halve_the_rate_and_spoil_one_interval() -> None:
     """Two hundred keys in the second interval, of which 100 may be followed."""
-    ghosts = LiveGhosts(rules_of(problem(), most_keys=100, horizon_seconds=1e9), [HERE])
+    rules = rules_of(problem(), most_keys=100, most_arm_keys=100, horizon_seconds=1e9)
+    ghosts = LiveGhosts(rules, [HERE])
     rng = np.random.default_rng(0)
     told = []
     for index, keys in enumerate((50, 200, 200, 200)):
         batch = asked(rng.permutation(keys), np.sort(rng.uniform(10.0 * index, 10.0 * index + 10.0, keys)))
         ghosts.begin(10.0 * index, 10.0)
-        ghosts.feed(handed(batch, ghosts.rate))
+        ghosts.feed(handed(batch))
         told.append(ghosts.close(ALONE))
     assert [one.traffic[REQUESTS] for one in told] == [50.0, 200.0, 200.0, 200.0]
     assert np.isnan(told[1].traffic[NEW_KEY])
     assert np.isnan(told[1].arms[Arm.CONTROL].usd)
-    assert told[1].notes[0].startswith("The keys that are followed were halved, to a share of 0.5: there are more than")
-    assert [one.rate for one in told] == [1.0, ghosts.rate, ghosts.rate, ghosts.rate]
+    for name in ("the grid's ghosts", "the ghosts of arms"):
+        note = f"The keys that {name} follow were halved, to a share of 0.5: there are more than 100."
+        assert note in told[1].notes
+    for rates in ([one.rate for one in told], [one.arm_rate for one in told]):
+        assert rates == [1.0, ghosts.rate, ghosts.rate, ghosts.rate]
     assert ghosts.rate < 1.0
-    assert max(one.keys for one in told) <= 100
+    assert max(max(one.keys, one.arm_keys) for one in told) <= 100
     seen = ghosts.seen(HERE)
     assert seen.ghosts is not None
     assert seen.ghosts.usd.shape[1] == 3  # what is not known is left out
@@ -196,8 +202,50 @@ def test_too_many_requests_halve_the_rate_for_the_next_interval() -> None:
     assert ghosts.rate == 0.25
     assert len(found.notes) == 2
     assert found.notes[0] == (
-        "The keys that are followed were halved, to a share of 0.5: they were asked for 250 times in an interval."
+        "The keys that the grid's ghosts follow were halved, to a share of 0.5: they were asked for 250 times in an "
+        "interval."
     )
+
+
+def test_arms_are_followed_exactly_however_small_the_grids_sample() -> None:
+    """A grid of a fourth of the keys, halved once more on the way. The arms, what policies wanted and the traffic are
+    to the last bit what ghosts of all keys say, split or not; and the sample is by the keys' hashes."""
+    batch = everything(SMALL)
+    halves = Plan(Split("salt", 0.5), SETTINGS, KNOBS.default())
+    split = replace(batch, treatment=places(batch.id * np.uint64(3)) < 0.5)
+    for plan, traffic in ((ALONE, batch), (halves, split)):
+        whole = LiveGhosts(rules_of(SMALL.problem), [HERE])
+        sampled = LiveGhosts(rules_of(SMALL.problem, rate=0.25, most_requests=6), [HERE])
+        pairs = zip(intervals(SMALL, whole, traffic, plan), intervals(SMALL, sampled, traffic, plan), strict=True)
+        for index, (one, other) in enumerate(pairs):
+            assert one.arms == other.arms
+            assert all(estimate.error == 0.0 for estimate in other.arms.values())
+            np.testing.assert_array_equal(one.traffic, other.traffic)
+            begin, end = SMALL.timeline.begin(index), SMALL.timeline.begin(index + 1)
+            mine = (traffic.time >= begin) & (traffic.time < end) & (places(traffic.id) < other.rate)
+            assert other.sampled == mine.sum()
+            assert (other.arm_rate, other.arm_keys) == (1.0, one.arm_keys)
+        assert sampled.rate < 0.25
+
+
+def test_arms_of_too_many_requests_follow_a_part_of_their_keys() -> None:
+    """From the next interval on, and with an error from then on; the grid goes on."""
+    ghosts = LiveGhosts(rules_of(problem(), most_arm_requests=200), [HERE])
+    rng = np.random.default_rng(3)
+    told = []
+    for index in range(3):
+        keys = rng.integers(0, 100, 250)
+        ghosts.begin(10.0 * index, 10.0)
+        ghosts.feed(handed(asked(keys, np.sort(rng.uniform(10.0 * index, 10.0 * index + 10.0, 250)))))
+        told.append(ghosts.close(ALONE))
+    assert told[0].notes == (
+        "The keys that the ghosts of arms follow were halved, to a share of 0.5: they were asked for 250 times in an "
+        "interval.",
+    )
+    assert [one.arm_rate for one in told] == [1.0, 0.5, 0.5]
+    assert [one.rate for one in told] == [1.0, 1.0, 1.0]
+    assert [one.arms[Arm.CONTROL].error > 0.0 for one in told] == [False, True, True]
+    assert [one.traffic[REQUESTS] for one in told] == [250.0] * 3
 
 
 @settings(deadline=None, max_examples=15)
@@ -207,7 +255,9 @@ def test_whatever_comes_costs_are_known_or_said_not_to_be(seed: int) -> None:
     and what is known of an interval is never less than its rent."""
     rng = np.random.default_rng(seed)
     most, views = int(rng.choice([30, 100, 1_000])), [HERE, Viewpoint(KNOBS, KnobSettings(700.0, 5.0, 1.0))]
-    ghosts = LiveGhosts(rules_of(problem(), most_keys=most, most_requests=400, horizon_seconds=25.0), [HERE])
+    most_arms = int(rng.choice([30, 100, 1_000]))
+    bounds = {"most_keys": most, "most_arm_keys": most_arms, "most_requests": 400, "most_arm_requests": 300}
+    ghosts = LiveGhosts(rules_of(problem(), horizon_seconds=25.0, **bounds), [HERE])
     rate, rent = 1.0, 1.0 / 2**30 * INTERVAL_SECONDS / 3600.0 * 4_000.0
     for index in range(8):
         ghosts.look_from([views[int(one)] for one in rng.permutation(2)[: rng.integers(1, 3)]])
@@ -217,10 +267,11 @@ def test_whatever_comes_costs_are_known_or_said_not_to_be(seed: int) -> None:
             keys = rng.integers(0, rng.choice([10, 60, 400]), rng.integers(0, 150))
             batch = asked(keys, 10.0 * index + np.sort(rng.uniform(-5.0, 10.0, len(keys))))
             batch = replace(batch, treatment=places(batch.id * np.uint64(3)) < plan.split.treatment)
-            ghosts.feed(handed(batch, ghosts.rate))
+            ghosts.feed(handed(batch))
             ghosts.tend(10.0 * index)
         found = ghosts.close(plan, {"draft": KNOBS.default()} if rng.random() < 0.5 else {})
         assert found.keys <= most
+        assert found.arm_keys <= most_arms
         assert found.rate <= rate
         rate = found.rate
         spoiled = np.isnan(found.arms[Arm.TREATMENT if plan.split.treatment == 1.0 else Arm.CONTROL].usd)

@@ -23,7 +23,7 @@ from tuner.records import ControlState, Decision, IntervalRecord, Mode, Phase, V
 TERMS = Terms(60.0, 1.5, None)
 CONTROL, TREATMENT = Arm.CONTROL, Arm.TREATMENT
 PLAN = Plan(Split("salt", 0.2), SETTINGS, replace(SETTINGS, ttl_seconds=120.0))
-STATE = ControlState("cache", 8, 480.0, None, PLAN, True, PLAN, Phase.CANARY)
+STATE = ControlState("cache", 8, 480.0, None, PLAN, True, Phase.CANARY)
 
 
 def looked(requests: float, entropy: float = 3.0, drift: float = 0.25, usd: tuple[float, ...] = (1.0, 2.0)) -> Looked:

@@ -10,6 +10,7 @@ import pytest
 from caches.target import Arm
 from tests.tuner.situations import ALLOW, HERE, HOLD, OBJECTIVES, ROLLBACK, SIGNAL_VALUES, WINDOW, here, said
 from tuner.guardrails import check, reasons, remembered, worst
+from tuner.records import Verdict
 from tuner.signals import Signal
 
 
@@ -132,6 +133,41 @@ def test_every_objective_has_its_sentence(guardrail: str, change: dict[str, floa
     assert verdict is HOLD
     assert found == f"{reason} It is rolled back after 3 such intervals in a row; this is number 1."
     assert said(guardrail, here(change, memory={guardrail: 2}))[0] is ROLLBACK
+
+
+@pytest.mark.parametrize(
+    ("wrong", "verified", "verdict", "least"),
+    [
+        (0.0, 9.0, ALLOW, "0 %"),
+        (1.0, 2.0, ALLOW, "1.26 %"),  # 1 - (1 - 0.025) ** (1 / 2): half of two, and it may be chance
+        (1.0, 1.0, HOLD, "2.5 %"),  # 0.025 ** (1 / 1)
+        (2.0, 2.0, HOLD, "15.8 %"),  # 0.025 ** (1 / 2); severe, but of 400 requests
+    ],
+)
+def test_of_few_verified_hits_only_what_is_known_counts(
+    wrong: float, verified: float, verdict: Verdict, least: str
+) -> None:
+    counts = {"wrong_hits": wrong, "verified_hits": verified}
+    found, reason = said("wrong_hits", here(counts, {"wrong_hits": 0.0, "verified_hits": 50.0}))
+    assert found is verdict
+    assert f"that verified hits by meaning leave possible was {least} in the treatment arm" in reason
+    severe = said("wrong_hits", here(counts | {"requests": 1000.0}))[0]
+    assert severe is (ROLLBACK if wrong == 2.0 else verdict)
+
+
+def test_the_control_arms_wrong_hits_excuse_the_challengers() -> None:
+    """5 wrong of 20 in both: known to be 8.66 % at least."""
+    counts = {"wrong_hits": 5.0, "verified_hits": 20.0}
+    verdict, reason = said("wrong_hits", here(counts, counts))
+    assert verdict is HOLD
+    assert "not the challenger's doing" in reason
+
+
+def test_without_verified_hits_none_is_wrong() -> None:
+    verdict, reason = said("wrong_hits", replace(here({"verified_hits": 0.0, "wrong_hits": 0.0}), signals={}))
+    assert verdict is ALLOW
+    assert "there were no verified hits in the treatment arm" in reason
+    assert said("wrong_hits", replace(here(), signals={}))[0] is HOLD
 
 
 def test_a_signal_of_the_whole_cache_accuses_nobody() -> None:

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caches.errors import InputError
+from caches.histograms import quantile
 from caches.in_process import InProcessCache
 from caches.knobs import KnobSettings
 from caches.target import Arm, Plan, Split
-from envs.live import quantile
 from tests.contracts.live_cache_contract import DEFAULT, HALVES, SPACE, LiveCacheContract, LiveSubject, alike
 from tuner.live.shadow_cache import Requests, ShadowCache, key_name, without_queueing
 from tuner.router import assign

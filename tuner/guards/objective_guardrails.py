@@ -7,11 +7,12 @@ the settings, and after some intervals in a row, or at once where it is far off,
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from caches.semantic.verification import clopper_pearson
 from caches.target import Arm
 from tuner.guards.objectives import Objectives
-from tuner.guards.situation import Finding, Situation, known
+from tuner.guards.situation import Finding, Situation, Window, known
 from tuner.guards.texts import amount, amounts
 from tuner.records import Verdict
 
@@ -60,7 +61,9 @@ WRONG = Measure(
     "The share of wrong answers among verified hits by meaning",
     "share",
     lambda one: one.wrong_hit_ratio,
+    of="verified_hits",
 )
+WRONG_AT_LEAST = replace(WRONG, text="The least share of wrong answers that verified hits by meaning leave possible")
 VRAM = Measure("vram", "vram_ratio", "The share of GPU memory in use", "share", lambda one: one.vram_ratio)
 
 
@@ -81,7 +84,12 @@ def staleness(situation: Situation, objectives: Objectives) -> Finding:
 
 
 def wrong_hits(situation: Situation, objectives: Objectives) -> Finding:
-    return _beside_control(WRONG, situation, objectives)
+    """Few hits are verified in an interval, so one that is wrong by chance must not take an arm out: what is held
+    against the objective is the lower end of the share's 95 % interval."""
+    if not known((situation.window or {}).get("verified_hits")):
+        return _beside_control(WRONG, situation, objectives)
+    at_least = replace(situation, window=_at_least(situation.window), control=_at_least(situation.control))
+    return _beside_control(WRONG_AT_LEAST, at_least, objectives)
 
 
 def memory(situation: Situation, objectives: Objectives) -> Finding:
@@ -136,6 +144,15 @@ def _by_size(measure: Measure, value: float | None, situation: Situation, object
     return _blamed(measure, f"{what}, with a cache of {here} instead of {there}", value / limit, situation, objectives)
 
 
+def _at_least(window: Window | None) -> Window | None:
+    """With the lower end in place of the share of wrong hits; None where no hit was verified."""
+    if window is None:
+        return None
+    wrong, verified = known(window.get("wrong_hits")), known(window.get("verified_hits"))
+    low = None if wrong is None or not verified else clopper_pearson(int(wrong), int(verified))[0]
+    return {**window, WRONG.value: low}
+
+
 def _untold(
     measure: Measure, limit: float | None, value: float | None, situation: Situation, objectives: Objectives
 ) -> Finding | None:
@@ -151,7 +168,8 @@ def _untold(
         why = f"{measure.text} cannot be told from {found} requests of the {situation.arm} arm"
         return Finding(measure.guardrail, Verdict.HOLD, f"{why}; it takes {objectives.least_requests:,}.")
     if value is None and measure.of is not None and known(window.get(measure.of)) == 0.0:
-        why = f"{measure.text} does not arise: there were no {measure.of} in the {situation.arm} arm."
+        what = measure.of.replace("_", " ")
+        why = f"{measure.text} does not arise: there were no {what} in the {situation.arm} arm."
         return Finding(measure.guardrail, Verdict.ALLOW, why, False)
     return _unmeasured(measure, limit, situation) if value is None else None
 

@@ -24,13 +24,13 @@ Memory = Mapping[str, int]
 class Situation:
     """Of one arm, when an interval is over and the settings of the next are proposed.
 
-    window: the arm's numbers by names of envs.interval.NAMES, with `error_ratio` beside them where errors are counted
-    by arm; None where nothing can be said of the interval. control: the control arm's of the same interval; None for
-    the control arm itself, or where it cannot be had. share: of the keys that are the arm's. signals: of the whole
-    cache, those that are meant to be had (a GPU that nobody exports is none of them); looked at where the window says
-    nothing. observes: whether the policy decides by an observation; if so
-    observation, float32 (envs.observation.SIZE,), and training, from its bundle. settings: in force, for the whole
-    cache. proposed: what is to follow, after the limits. good: what a rollback of the arm restores. memory: see
+    window: the arm's numbers by names of envs.interval.NAMES, with `error_ratio`, `verified_hits` and `wrong_hits`
+    beside them where these are counted by arm; None where nothing can be said of the interval. control: the control
+    arm's of the same interval; None for the control arm itself, or where it cannot be had. share: of the keys that are
+    the arm's. signals: of the whole cache, those that are meant to be had (a GPU that nobody exports is none of them);
+    looked at where the window says nothing. observes: whether the policy decides by an observation; if so observation,
+    float32 (envs.observation.SIZE,), and training, from its bundle. settings: in force, for the whole cache. proposed:
+    what is to follow, after the limits. good: what a rollback of the arm restores. memory: see
     `tuner.guardrails.remembered`.
 
     An arm without a share is not looked at. Of a challenger in SHADOW: the control arm, with settings and good both

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tuner.counted_signals import quantile
+from caches.histograms import quantile
 from tuner.judging.guard_metrics import Buckets, GuardMetric, Latencies
 from tuner.judging.paired import Effect
 from tuner.judging.pairs import Covariate, Pairs
@@ -99,7 +99,7 @@ def numbers_of(found: Findings) -> dict[str, object]:
         "cost_usd_per_1000": effect_numbers(found.cost, 1000.0),
         "saving_percent": None if not unit else effect_numbers(found.cost, -100.0 / unit),
         "batch_intervals": found.batch,
-        "covariate": None if found.covariate is None else dict(vars(found.covariate)),
+        "covariate": None if found.covariate is None else _covariate(found.covariate),
         "guards": {
             guard.metric.name: {
                 "what": guard.metric.what,
@@ -141,3 +141,8 @@ def _p99(pairs: Pairs, buckets: Buckets | None) -> dict[str, float | None]:
         name: None if buckets is None else quantile(buckets.pooled(pairs.treated(challenger)), 0.99)
         for name, challenger in (("control", False), ("treatment", True))
     }
+
+
+def _covariate(found: Covariate) -> dict[str, float | None]:
+    left = 1000.0 * found.left if math.isfinite(found.left) else None
+    return {"coefficient": found.coefficient, "explained": found.explained, "left_usd_per_1000": left}

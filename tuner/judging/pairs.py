@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -154,11 +155,14 @@ def _table(
 
 @dataclass(frozen=True)
 class Covariate:
-    """coefficient: what the ghosts' difference is multiplied by. explained: share of the variance of the lead-in's
-    differences that it takes away, 0 where there is no lead-in to see it in."""
+    """coefficient: what the ghosts' difference is multiplied by. explained: share of the variance that it takes away,
+    in the lead-in's differences or in what the control arm costs from interval to interval where that is more; 0 where
+    there is neither to see it in. left: how far ghosts are off for good between the arms, a standard deviation in USD
+    per request, by how far they are off on average in the control arm; infinite where that is not known."""
 
     coefficient: float
     explained: float
+    left: float = math.inf
 
 
 def cost_differences(pairs: Pairs) -> tuple[Array, Covariate | None]:
@@ -174,7 +178,7 @@ def cost_differences(pairs: Pairs) -> tuple[Array, Covariate | None]:
     told = np.isfinite(reference)
     if 2 * told.sum() < len(pairs) or not told.any():
         return raw, None
-    covariate = _covariate(raw, reference, pairs.weight, pairs.lead_in & told)
+    covariate = _seen_in_control(pairs, _covariate(raw, reference, pairs.weight, pairs.lead_in & told))
     return raw - covariate.coefficient * reference, covariate
 
 
@@ -188,3 +192,24 @@ def _covariate(raw: Array, reference: Array, weight: Array, lead_in: Array) -> C
     coefficient = float(np.clip(float(w @ (x * y)) / varies, 0.0, 1.0)) if fitted else 1.0
     rest = y - coefficient * x
     return Covariate(coefficient, max(1.0 - float(w @ (rest * rest)) / total, 0.0) if total > 0 else 0.0)
+
+
+def _seen_in_control(pairs: Pairs, lead_in: Covariate) -> Covariate:
+    """How well ghosts follow the control arm, whose settings they replay. explained: in how far an interval lies off
+    the line between its neighbours, which is the work of the requests that came; days and nights, which any ghost
+    follows, do not help. left: what they are off by on average, and that average's own error; of the smaller an arm is,
+    the more, as of a sample."""
+    cost, share = (pairs.usd / pairs.requests)[:, 0], pairs.share
+    left = cost - (pairs.reference_usd / pairs.requests)[:, 0]
+    index = np.array([one.index for one, _ in pairs.rows], np.int64)
+    known = np.isfinite(left) & (pairs.sign >= 0)  # swapped, it has the challenger's settings
+    between = known[2:] & known[1:-1] & known[:-2] & (index[2:] - index[:-2] == 2)
+    if between.sum() < LEAST_COVARIATE:
+        return lead_in
+    off, unexplained = np.diff(cost, 2)[between], np.diff(left, 2)[between]
+    total = float(off @ off)
+    explained = max(1.0 - float(unexplained @ unexplained) / total, 0.0) if total > 0 else 0.0
+    mean = float(left[known].mean())
+    always = math.sqrt(mean**2 + float(left[known].var(ddof=1)) / known.sum())
+    arms = 1.0 + float(np.average((1.0 - share) / share, weights=pairs.weight))
+    return replace(lead_in, explained=max(lead_in.explained, explained), left=always * math.sqrt(arms))

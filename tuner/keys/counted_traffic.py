@@ -31,6 +31,10 @@ class CountedTraffic:
         self._number += len(ids)
         self._ids = [*self._ids, ids] if self._number <= self._most else []
 
+    def skip(self) -> None:
+        """Ends an interval of which nobody asks: the next one has none before it."""
+        self._before, self._ids, self._number = None, [], 0
+
     def close(self) -> dict[int, float]:
         """By place in envs.traffic.FEATURES; without those that are not known."""
         before, number = self._before, self._number

@@ -18,8 +18,8 @@ class InProcessKeys:
     """A `KeyStream`. `add` is for one thread, that of the event loop, and costs it nothing to speak of; everything else
     is for another.
 
-    secret: of the keys' hashes; with that of an access log, the same keys are sampled as from there. most_waiting:
-    records that wait to be taken; dropped: those that found no room.
+    secret: of the keys' hashes; with that of an access log, a key is called the same as there. most_waiting: records
+    that wait to be taken; dropped: those that found no room.
     """
 
     delay_seconds = 0.0
@@ -36,7 +36,7 @@ class InProcessKeys:
         else:
             self.dropped += 1
 
-    def take(self, until_seconds: float, rate: float) -> Taken:
+    def take(self, until_seconds: float) -> Taken:
         records = [self._waiting.popleft() for _ in range(len(self._waiting))]
         self._pending.add(
             self._batch([one for one in records if one.key_id is not None and one.size_bytes is not None])
@@ -44,7 +44,7 @@ class InProcessKeys:
         lost = self.dropped - self._told
         self._told += lost
         notes = (f"{lost:,} requests were not seen: more than {self._room:,} waited.",) if lost else ()
-        return self._pending.take(until_seconds, rate, notes)
+        return self._pending.take(until_seconds, notes)
 
     def _batch(self, records: list[AccessRecord]) -> Batch:
         return batch_of(

@@ -37,7 +37,7 @@ class ParquetKeys:
         """A file is complete when it is rotated."""
         return self._rotate + AHEAD_SECONDS
 
-    def take(self, until_seconds: float, rate: float) -> Taken:
+    def take(self, until_seconds: float) -> Taken:
         notes: tuple[str, ...] = ()
         try:
             for path in self._new(until_seconds):
@@ -45,7 +45,7 @@ class ParquetKeys:
                 self._seen.add(path.name)
         except OSError as error:
             raise KeysUnavailable(f"{self._folder}: {error}") from error
-        return self._pending.take(until_seconds, rate, notes)
+        return self._pending.take(until_seconds, notes)
 
     def _new(self, until_seconds: float) -> list[Path]:
         """Files that were not read yet and may hold requests of before then, in the order in which they were begun."""

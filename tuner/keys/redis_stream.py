@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import nan
 from typing import Any
 
@@ -22,40 +21,26 @@ BEGINNING = "0-0"
 TREATMENT = Arm.TREATMENT.encode()
 
 
-@dataclass(frozen=True)
-class StreamPosition:
-    """Behind an entry. id: of the entry. added: how many had been added to the stream by then; None where that is not
-    known, so that what is lost between there and the first reading is not noticed."""
-
-    id: str = BEGINNING
-    added: int | None = None
-
-    @staticmethod
-    def at(seconds: float) -> StreamPosition:
-        """Before all that was written from then on, Unix time."""
-        return StreamPosition(f"{int(seconds * 1000)}-0")
-
-
 class RedisKeys:
-    """A `KeyStream`. position: where to go on, as a run before left it, or where to begin. What the stream has let go
-    of before it was read is said in notes."""
+    """A `KeyStream`. since_seconds: Unix time; what was written before then is left out. What the stream has let go of
+    before it was read is said in notes. `close` it in the end."""
 
     delay_seconds = 0.0
 
-    def __init__(
-        self, place: StreamPlace, position: StreamPosition, patience_seconds: float = PATIENCE_SECONDS
-    ) -> None:
-        self.position = position
+    def __init__(self, place: StreamPlace, since_seconds: float, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._stream, self._pending = place.stream, Pending()
+        self._behind = f"{int(since_seconds * 1000)}-0"  # the entry that was read last, or where to begin
+        self._added: int | None = None  # to the stream when that was read; None until its end was reached
+        self._is_short = False  # of which it was said that it does not reach back
         self._connection: Any = connect(place.url, patience_seconds)
         self._loop = asyncio.Runner()
 
-    def take(self, until_seconds: float, rate: float) -> Taken:
+    def take(self, until_seconds: float) -> Taken:
         try:
             notes = self._loop.run(self._read(int((until_seconds + AHEAD_SECONDS) * 1000)))
         except TierError as error:
             raise KeysUnavailable(str(error)) from error
-        return self._pending.take(until_seconds, rate, notes)
+        return self._pending.take(until_seconds, notes)
 
     def close(self) -> None:
         try:
@@ -64,7 +49,7 @@ class RedisKeys:
             self._loop.close()
 
     async def _read(self, until_ms: int) -> tuple[str, ...]:
-        """Entries from the position on, into what is pending; returns notes."""
+        """Entries behind the one that was read last, into what is pending; returns notes."""
         async with reached(NAME):
             there = await self._connection.exists(self._stream)
             about = await self._connection.xinfo_stream(self._stream) if there else {}
@@ -74,33 +59,34 @@ class RedisKeys:
         while page := await self._page(end):
             batch, unread = requests_of(fields for _, fields in page)
             self._pending.add(batch)
-            before, strange = self.position.added, strange + unread
-            self.position = StreamPosition(_text(page[-1][0]), None if before is None else before + len(page))
+            self._behind, strange = _text(page[-1][0]), strange + unread
+            self._added = None if self._added is None else self._added + len(page)
         if strange:
             notes += (f"{strange:,} entries of the key stream are none of an access log.",)
         return notes if added is None or end != last else notes + self._ended(last, int(added))
 
     async def _page(self, end: str) -> Any:
         async with reached(NAME):
-            return await self._connection.xrange(self._stream, f"({self.position.id}", end, PAGE)
+            return await self._connection.xrange(self._stream, f"({self._behind}", end, PAGE)
 
     def _begun(self, last: str, about: dict[str, Any]) -> tuple[str, ...]:
-        """Whether the stream is the one that the position is in, and reaches back to it."""
-        if _order(last) < _order(self.position.id):
-            self.position = StreamPosition(BEGINNING, 0)
+        """Whether the stream is the one that was read before, and reaches back to where it was to be read from."""
+        added = int(about.get("entries-added", 0))
+        if self._added is not None:
+            if _order(last) >= _order(self._behind) and added >= self._added:
+                return ()
+            self._behind, self._added = BEGINNING, 0
             return ("The key stream begins anew: it ends before what was read of it.",) if about else ()
         first = about.get("first-entry")
-        if first is None or self.position.added is not None:
+        if self._is_short or first is None or added <= int(about["length"]):
             return ()
-        was_trimmed = int(about.get("entries-added", 0)) > int(about["length"])
-        if was_trimmed and _order(_text(first[0])) > _order(self.position.id):
-            return ("The key stream does not reach back to where it was to be read from.",)
-        return ()
+        self._is_short = _order(_text(first[0])) > _order(self._behind)
+        return ("The key stream does not reach back to where it was to be read from.",) if self._is_short else ()
 
     def _ended(self, last: str, added: int) -> tuple[str, ...]:
         """All that is there was read: what was added and is not there was lost."""
-        lost = 0 if self.position.added is None else added - self.position.added
-        self.position = StreamPosition(last, added)
+        lost = 0 if self._added is None else added - self._added
+        self._behind, self._added = last, added
         return (f"{lost:,} requests are missing: the key stream let go of them before they were read.",) if lost else ()
 
 

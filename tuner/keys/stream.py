@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caches.errors import SetpointError
-from envs.journal import Batch, places
+from envs.journal import Batch
 from traces.access.chunks import LONGEST_TTL_SECONDS, SHORTEST_TTL_SECONDS
 
 Array = NDArray[Any]
 
-ID_BYTES = 8  # of a key's hash in the access log, the first ones: what a key is called here, and sampled by
+ID_BYTES = 8  # of a key's hash in the access log, the first ones: what a key is called here
 LARGEST = 2**31 - 2**24  # bytes or tokens, with room for what an entry takes beside its answer
 
 
@@ -27,44 +27,11 @@ class KeysUnavailable(SetpointError):
 
 
 @dataclass(frozen=True, eq=False)
-class Totals:
-    """Of all keys, sampled or not, by arm (control, treatment): int64 of shape (2,)."""
-
-    requests: Array
-    prompt_tokens: Array
-    output_tokens: Array
-
-    def __add__(self, other: Totals) -> Totals:
-        return Totals(
-            self.requests + other.requests,
-            self.prompt_tokens + other.prompt_tokens,
-            self.output_tokens + other.output_tokens,
-        )
-
-    def sums(self) -> tuple[float, float, float]:
-        """Of both arms: requests, prompt tokens, output tokens."""
-        return float(self.requests.sum()), float(self.prompt_tokens.sum()), float(self.output_tokens.sum())
-
-    @staticmethod
-    def none() -> Totals:
-        return Totals(*np.zeros((3, 2), np.int64))
-
-    @staticmethod
-    def of(batch: Batch) -> Totals:
-        side = batch.treatment.astype(np.int64)
-        of_each = (np.bincount(side, weights, 2) for weights in (np.ones(len(batch)), batch.prompt, batch.output))
-        return Totals(*(np.rint(sums).astype(np.int64) for sums in of_each))
-
-
-@dataclass(frozen=True, eq=False)
 class Taken:
-    """sample: requests of the sampled keys, in order of arrival; size is that of the answer, and a count of tokens that
-    the answer does not state is 0. ids: the key of each request in the same stretch, sampled or not, uint64. totals: of
-    these. notes: sentences on what was lost."""
+    """requests: of all keys, in order of arrival; size is that of the answer, and a count of tokens that the answer
+    does not state is 0. notes: sentences on what was lost."""
 
-    sample: Batch
-    ids: Array
-    totals: Totals
+    requests: Batch
     notes: tuple[str, ...] = ()
 
 
@@ -93,9 +60,9 @@ class KeyStream(Protocol):
     def delay_seconds(self) -> float:
         """How long after an answer a source may take to show it."""
 
-    def take(self, until_seconds: float, rate: float) -> Taken:
+    def take(self, until_seconds: float) -> Taken:
         """What arrived before then and was not handed out yet. A request that is seen late, since its answer came late,
-        is handed out late. rate: the share of the keys to sample (envs.journal.places); it never grows.
+        is handed out late.
 
         Raises KeysUnavailable, having handed out nothing.
         """
@@ -111,14 +78,13 @@ class Pending:
         if len(batch):
             self._held.append(batch)
 
-    def take(self, until_seconds: float, rate: float, notes: tuple[str, ...] = ()) -> Taken:
+    def take(self, until_seconds: float, notes: tuple[str, ...] = ()) -> Taken:
         """Those that came at the same time stay in the order in which they were added."""
         both = joined(self._held)
         ready = both.time < until_seconds
         self._held = [both.of(~ready)]
         found = both.of(ready)
-        found = found.of(np.argsort(found.time, kind="stable"))
-        return Taken(found.of(places(found.id) < rate), found.id, Totals.of(found), notes)
+        return Taken(found.of(np.argsort(found.time, kind="stable")), notes)
 
 
 def joined(batches: list[Batch]) -> Batch:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from caches.errors import InputError
@@ -13,6 +14,7 @@ from caches.knobs import KnobSettings, KnobSpace
 from caches.target import Arm
 from envs.ghost_lanes import Terms
 from envs.ghosts import grid_settings
+from envs.journal import Batch
 from envs.reward import Constraints
 from envs.world import ghost_settings
 
@@ -41,9 +43,10 @@ class Viewpoint:
 @dataclass(frozen=True)
 class GhostRules:
     """entry_overhead_bytes: what an entry takes beside its answer. prompt_tokens, bytes_per_token: what to assume while
-    no answer states its tokens (traces/tokens.py). rate: share of the keys to begin with. most_keys, most_requests: of
-    sampled keys at a time, and of their requests in an interval; beyond either the rate is halved, and never grows
-    again. horizon_seconds: when a key that nobody asks for and nothing holds is forgotten."""
+    no answer states its tokens (traces/tokens.py). rate: share of the keys that the grid is to follow at first.
+    most_keys, most_requests: of these at a time, and of their requests in an interval; most_arm_keys,
+    most_arm_requests: the same of the ghosts of arms, which follow all keys at first. horizon_seconds: when a key that
+    nobody asks for and nothing holds is forgotten."""
 
     terms: Terms
     constraints: Constraints
@@ -54,13 +57,33 @@ class GhostRules:
     most_keys: int = 100_000
     most_requests: int = 25_000
     horizon_seconds: float = 604_800.0
+    most_arm_keys: int = 1_000_000
+    most_arm_requests: int = 250_000
 
     def __post_init__(self) -> None:
         if not 0.0 < self.rate <= 1.0:
             raise InputError(f"rate: got {self.rate}, expected a share above 0, at most 1")
-        for name in ("most_keys", "most_requests", "horizon_seconds"):
+        for name in ("most_keys", "most_requests", "most_arm_keys", "most_arm_requests", "horizon_seconds"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name}: got {getattr(self, name)}, expected above 0")
+
+
+@dataclass
+class Totals:
+    """Of all keys. requests: by arm (control, treatment), int64 of shape (2,)."""
+
+    requests: Array = field(default_factory=lambda: np.zeros(2, np.int64))
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+
+    def add(self, batch: Batch) -> None:
+        self.requests += np.bincount(batch.treatment, minlength=2)
+        self.prompt_tokens += int(batch.prompt.sum(dtype=np.int64))
+        self.output_tokens += int(batch.output.sum(dtype=np.int64))
+
+    def sums(self) -> tuple[float, float, float]:
+        """Of both arms: requests, prompt tokens, output tokens."""
+        return float(self.requests.sum()), float(self.prompt_tokens), float(self.output_tokens)
 
 
 @dataclass(frozen=True)
@@ -73,16 +96,19 @@ class Estimate:
 
 @dataclass(frozen=True)
 class KeyInterval:
-    """What the key stream said of an interval. Of the sample: rate, share of all keys; keys, how many are followed;
-    sampled, its requests. late: requests in it that came before it. traffic, traffic_error: (7,), stated for all keys;
-    NaN where not known. arms: what the control settings would have cost on each arm's own requests. drafts: what other
-    settings would have, by the names that they were given. notes: sentences."""
+    """What the key stream said of an interval. Of the sample that the grid follows: rate, share of all keys; keys, how
+    many these are; sampled, their requests. arm_rate, arm_keys: the same of the ghosts of arms. late: requests in it
+    that came before it. traffic, traffic_error: (7,), of all keys; NaN where not known. arms: what the control settings
+    would have cost on each arm's own requests. drafts: what other settings would have, by the names that they were
+    given. notes: sentences."""
 
     began_seconds: float
     ended_seconds: float
     rate: float
     keys: int
     sampled: int
+    arm_rate: float
+    arm_keys: int
     late: int
     traffic: Array
     traffic_error: Array

@@ -99,6 +99,8 @@ class _Counters(_Strict):
     requests: Count
     hits: Count
     errors: Count
+    verified_hits: Count
+    wrong_hits: Count
     hit_bytes: Count
     miss_bytes: Count
     hit_tokens: Count
@@ -120,6 +122,8 @@ class _Counters(_Strict):
     def _add_up(self) -> _Counters:
         if max(self.hits, self.errors) > self.requests:
             raise ValueError(f"got {self.hits} hits and {self.errors} errors of {self.requests} requests")
+        if self.wrong_hits > self.verified_hits:
+            raise ValueError(f"got {self.wrong_hits} wrong of {self.verified_hits} verified hits")
         return self
 
     def value(self) -> ArmCounters:

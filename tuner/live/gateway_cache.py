@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 import httpx
@@ -10,8 +11,9 @@ from pydantic import ValidationError
 
 from caches.errors import InputError
 from caches.knobs import KnobSpace
-from caches.target import CacheUnavailable, Counted, Fenced, Plan, Standing
+from caches.target import BalancedSalt, CacheUnavailable, Counted, Fenced, Plan, Standing
 from tuner.live.arms_document import PATH, ArmsDocument, first_fault, wish_json
+from tuner.live.salt_document import SALT_PATH, SaltDocument, salt_wish_json
 
 MOST_BYTES = 2**20  # of an answer; two arms take a few thousand
 JSON = {"content-type": "application/json"}
@@ -63,6 +65,13 @@ class GatewayCache:
     def counters(self) -> Counted:
         return self._read().counted()
 
+    def balanced_salt(self, seed: int, shares: Sequence[float]) -> BalancedSalt | None:
+        body = self._asked("POST", SALT_PATH, salt_wish_json(seed, shares))
+        try:
+            return SaltDocument.model_validate_json(body).value()
+        except ValidationError as error:
+            raise self._senseless(first_fault(error)) from error
+
     def close(self) -> None:
         self._client.close()
 
@@ -70,8 +79,23 @@ class GatewayCache:
         return self._ask("GET")
 
     def _ask(self, method: str, content: bytes | None = None) -> ArmsDocument:
+        body = self._asked(method, PATH, content)
         try:
-            status, body = self._answer(method, content)
+            document = ArmsDocument.model_validate_json(body)
+            document.space()  # whose own rules say what is no range
+        except ValidationError as error:
+            raise self._senseless(first_fault(error)) from error
+        except InputError as error:
+            raise self._senseless(f"knobs.{error}") from error
+        return document
+
+    def _senseless(self, why: str) -> CacheUnavailable:
+        return CacheUnavailable(f"{self._name}: an answer that makes no sense, {why}")
+
+    def _asked(self, method: str, path: str, content: bytes | None) -> bytes:
+        """The body of an answer with status 200."""
+        try:
+            status, body = self._answer(method, path, content)
         except httpx.HTTPError as error:
             raise CacheUnavailable(f"{self._name}: no answer ({type(error).__name__}: {error})") from error
         if status == OLD_FENCE:
@@ -79,20 +103,13 @@ class GatewayCache:
         if status != 200:
             meaning = MEANINGS.get(status, "expected 200")
             raise CacheUnavailable(f"{self._name}: got status {status}, {meaning}")
-        try:
-            document = ArmsDocument.model_validate_json(body)
-            document.space()  # whose own rules say what is no range
-        except ValidationError as error:
-            raise CacheUnavailable(f"{self._name}: an answer that makes no sense, {first_fault(error)}") from error
-        except InputError as error:
-            raise CacheUnavailable(f"{self._name}: an answer that makes no sense, knobs.{error}") from error
-        return document
+        return body
 
-    def _answer(self, method: str, content: bytes | None) -> tuple[int, bytes]:
+    def _answer(self, method: str, path: str, content: bytes | None) -> tuple[int, bytes]:
         """httpx bounds each wait, so what trickles is bounded here."""
         deadline, body = time.monotonic() + self._seconds, b""
         headers = {} if content is None else JSON
-        with self._client.stream(method, PATH, content=content, headers=headers) as response:
+        with self._client.stream(method, path, content=content, headers=headers) as response:
             for piece in response.iter_bytes():
                 body += piece
                 if len(body) > MOST_BYTES:

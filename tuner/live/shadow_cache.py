@@ -8,7 +8,8 @@ for. Latencies come from a model that the caller states. For dry runs of the con
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -21,9 +22,10 @@ from caches.in_process import InProcessCache
 from caches.knobs import KnobSpace
 from caches.split import TURNS, SplitCache
 from caches.stats import CacheStats
-from caches.target import Arm, ArmCounters, Counted, Fenced, Histogram, Plan, Split, Standing
+from caches.target import Arm, ArmCounters, BalancedSalt, Counted, Fenced, Histogram, Plan, Split, Standing
 from caches.tiers.limits import within
 from tuner.router import assigner
+from tuner.salts import balanced_salt
 
 Array = NDArray[Any]
 Latencies: TypeAlias = tuple[Array, Array]  # to the first token and to the last, seconds, float64 (requests,)
@@ -82,6 +84,7 @@ class ShadowCache:
         self._split: SplitCache[int, float] = SplitCache(caches, Plan(Split(), begin, begin), _picker)
         self._fence, self._next_step = 0, math.inf
         self._sums = {arm: _Sums() for arm in Arm}
+        self._asked, self._missed = Counter[int](), Counter[int]()
 
     # --- the seam --------------------------------------------------------------------------------------------------
 
@@ -110,6 +113,11 @@ class ShadowCache:
         arms = {arm: sums.told(stats[arm]) for arm, sums in self._sums.items()}
         return Counted(self._began_seconds, self._now, arms)
 
+    def balanced_salt(self, seed: int, shares: Sequence[float]) -> BalancedSalt | None:
+        """By all requests so far, and those of them that missed."""
+        weights = np.array([(count, self._missed[key]) for key, count in self._asked.items()], np.float64)
+        return balanced_salt([key_name(key) for key in self._asked], weights.reshape(-1, 2), seed, shares)
+
     # --- what drives it --------------------------------------------------------------------------------------------
 
     def replay(self, requests: Requests) -> NDArray[np.bool_]:
@@ -118,6 +126,8 @@ class ShadowCache:
         latencies = self._serving(hit, requests.prompt_tokens, requests.output_tokens, requests.times)
         for arm, mine in ((Arm.CONTROL, ~treatment), (Arm.TREATMENT, treatment)):
             self._sums[arm].add(requests, mine, hit & mine, age, latencies)
+        self._asked.update(requests.keys.tolist())
+        self._missed.update(requests.keys[~hit].tolist())
         return hit
 
     def warm_up(self, candidates: Requests, until_seconds: float) -> int:
@@ -229,6 +239,8 @@ class _Sums:
             requests=cache.requests,
             hits=cache.hits,
             errors=0,
+            verified_hits=0,
+            wrong_hits=0,
             hit_bytes=cache.hit_bytes,
             miss_bytes=cache.miss_bytes,
             hit_tokens=self.hit_tokens,

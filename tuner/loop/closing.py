@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from caches.target import Arm, ArmCounters, Counted, Standing
 from envs.live import Gap, LivePrices, as_window, difference, live_row, ratio
+from envs.traffic import REQUESTS
+from tuner.keys.past import PastTraffic
 from tuner.loop.sight import KeysSeen
 from tuner.records import ControlState, IntervalRecord
 
 Array = NDArray[Any]
 
-ERRORS, ERROR_RATIO = "errors", "error_ratio"  # beside envs.interval.NAMES in a record's window
+# beside envs.interval.NAMES in a record's window
+ERRORS, ERROR_RATIO, VERIFIED_HITS, WRONG_HITS = "errors", "error_ratio", "verified_hits", "wrong_hits"
+LEAST_SEEN = 0.5  # of the requests that the cache counted, for the key stream to be believed
 MOST_MISSED = 1_000  # intervals without a daemon that are recorded one by one; before them there is a hole
 
 
@@ -25,7 +30,9 @@ class Looked:
     """What a tick found when it looked. counted, standing: None where the cache could not be asked. keys: of the
     interval that is over, for the whole. reference_usd: by arm, what the control settings would have cost on the arm's
     own requests; an arm of which that is not known is left out. drafts: by role, what the settings that it wanted would
-    have cost on all requests, where a ghost followed them. signals: values by names of envs.interval.NAMES."""
+    have cost on all requests, where a ghost followed them. past: what keys weighed in the intervals that are over; None
+    where nothing follows them. keys_problem: why the key stream says nothing, a sentence. signals: values by names of
+    envs.interval.NAMES."""
 
     now_seconds: float
     counted: Counted | None = None
@@ -33,6 +40,8 @@ class Looked:
     keys: KeysSeen = field(default_factory=KeysSeen.nothing)
     reference_usd: Mapping[Arm, float] = field(default_factory=dict)
     drafts: Mapping[str, float] = field(default_factory=dict)
+    past: PastTraffic | None = None
+    keys_problem: str | None = None
     signals: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -73,12 +82,27 @@ def close(state: ControlState, looked: Looked, prices: LivePrices) -> Closed:
         rows[arm] = live_row(counted, settings, share, seconds, prices, looked.signals)
         records[arm] = IntervalRecord(
             **common,
-            window=as_window(rows[arm]) | {ERRORS: float(counted.errors), ERROR_RATIO: _error_ratio(counted)},
+            window=as_window(rows[arm]) | _beside(counted),
             reference_usd=looked.reference_usd.get(arm),
             ttft_seconds=counted.ttft_seconds,
             latency_seconds=counted.latency_seconds,
         )
     return Closed(records, rows)
+
+
+def believed(state: ControlState, looked: Looked) -> Looked:
+    """Without what the key stream says of the interval, where it had less than half of the requests that the cache
+    counted, as when nothing can be logged: what ghosts make of the others is no cost of the interval."""
+    found = difference(state.opened, looked.counted)
+    if isinstance(found, Gap) or not looked.reference_usd:
+        return looked
+    counted = sum(one.requests - one.errors for one in found.values())
+    seen = float(np.nan_to_num(looked.keys.traffic[REQUESTS]))
+    if seen >= LEAST_SEEN * counted:
+        return looked
+    keys = replace(KeysSeen.nothing(), ghosts=looked.keys.ghosts)
+    problem = f"the key stream had {seen:,.0f} requests of {counted:,} that the cache counted"
+    return replace(looked, keys=keys, reference_usd={}, drafts={}, keys_problem=problem)
 
 
 def missed(state: ControlState, index: int, interval_seconds: float) -> list[IntervalRecord]:
@@ -102,7 +126,12 @@ def missed(state: ControlState, index: int, interval_seconds: float) -> list[Int
     ]
 
 
-def _error_ratio(counted: ArmCounters) -> float | None:
-    """Of all requests, answered or not."""
+def _beside(counted: ArmCounters) -> dict[str, float | None]:
+    """What training has no word for. The error ratio is of all requests, answered or not."""
     share = ratio(counted.errors, counted.requests)
-    return None if math.isnan(share) else share
+    return {
+        ERRORS: float(counted.errors),
+        ERROR_RATIO: None if math.isnan(share) else share,
+        VERIFIED_HITS: float(counted.verified_hits),
+        WRONG_HITS: float(counted.wrong_hits),
+    }

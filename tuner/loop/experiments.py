@@ -36,7 +36,7 @@ class Running:
 
     def split_from(self, index: int) -> Running:
         """With two arms from this interval on."""
-        return Running(replace(self.record, design=design_json(self.design, index)), self.design, index)
+        return Running(replace(self.record, design={**self.record.design, BEGAN: index}), self.design, index)
 
     def challenged(self, index: int) -> Arm | None:
         """The arm that has the challenger's settings in an interval."""

@@ -179,7 +179,6 @@ def _state(weighed: Weighed, plan: Plan) -> ControlState:
         opened=None,
         plan=plan,
         confirmed=False,
-        good=before.plan if _went_well(weighed.closed, found) else before.good,
         phase=place.phase,
         step=place.step,
         phase_index=seen.index if moved else before.phase_index,
@@ -188,12 +187,6 @@ def _state(weighed: Weighed, plan: Plan) -> ControlState:
         latched=(before.latched or steered.turn.reason) if place.phase is Phase.ROLLED_BACK else None,
         memory=memory,
     )
-
-
-def _went_well(closed: Closed, found: Mapping[str, Wanted]) -> bool:
-    """Whether the interval's plan is one to go back to: all of it is known and no guardrail has anything against it."""
-    known = bool(closed.records) and all(record.window is not None for record in closed.records.values())
-    return known and all(want.verdict is Verdict.ALLOW for want in found.values())
 
 
 # --- what is told of it -----------------------------------------------------------------------------------------------
@@ -238,7 +231,7 @@ def _decision(weighed: Weighed, plan: Plan, arm: Arm, want: Wanted, in_shadow: b
         version=want.role.policy.version,
         mode=mode,
         verdict=want.verdict,
-        reasons=(*_why_held(weighed), *want.reasons, weighed.steered.turn.reason),
+        reasons=(*_why_held(weighed), *want.reasons, weighed.steered.turn.reason, *_troubles(seen)),
         proposed=want.proposal.proposed,
         limited=limited,
         predicted_usd_per_1000=_predicted(want, weighed),
@@ -270,7 +263,7 @@ def _static(weighed: Weighed, plan: Plan, arm: Arm) -> Decision:
         version=None,
         mode=Mode.HOLD,
         verdict=Verdict.ALLOW,
-        reasons=(*_why_held(weighed), stays, weighed.steered.turn.reason),
+        reasons=(*_why_held(weighed), stays, weighed.steered.turn.reason, *_troubles(weighed.seen)),
         proposed=None,
         limited=plan.settings(arm),
     )
@@ -278,6 +271,13 @@ def _static(weighed: Weighed, plan: Plan, arm: Arm) -> Decision:
 
 def _why_held(weighed: Weighed) -> tuple[str, ...]:
     return () if weighed.steered.paused is None else (f"{weighed.steered.paused}.",)
+
+
+def _troubles(seen: Seen) -> Iterator[str]:
+    """What a tick had to do without, though no guardrail minds."""
+    if seen.looked.keys_problem is not None:
+        yield f"Nothing is known of the keys: {seen.looked.keys_problem.rstrip('.')}."
+    yield from (f"{told.rstrip('.')}." for told in seen.troubles)
 
 
 def _mode(want: Wanted, steered: Steered) -> Mode:

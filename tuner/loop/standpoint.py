@@ -21,8 +21,8 @@ from tuner.signals import Signal
 @dataclass(frozen=True)
 class Rules:
     """What does not change while a daemon runs. knobs: the operator's ranges, with the static settings as defaults.
-    mode: the most that policies may do. designed: an experiment's design by its id, with a salt that is balanced on
-    past traffic where that is known. regime: None where nobody watches for changes of traffic."""
+    mode: the most that policies may do. designed: an experiment's design by its id, which is its salt where nobody
+    chose one. regime: None where nobody watches for changes of traffic."""
 
     interval_seconds: float
     mode: Mode
@@ -37,7 +37,8 @@ class Rules:
 @dataclass(frozen=True)
 class Seen:
     """Everything that a tick looked at. index: of the interval to come. running: the experiment, with its `history`,
-    both arms, and what its shadow intervals `predicted`, USD per 1,000 requests. signals: of the whole cache."""
+    both arms, and what its shadow intervals `predicted`, USD per 1,000 requests. signals: of the whole cache. troubles:
+    of the registry, in sentences."""
 
     index: int
     looked: Looked
@@ -48,3 +49,4 @@ class Seen:
     history: Sequence[IntervalRecord] = ()
     predicted: Sequence[float] = ()
     signals: Mapping[str, Signal] = field(default_factory=dict)
+    troubles: Sequence[str] = ()

@@ -76,6 +76,10 @@ class LiveWatch:
         if self._signals is not None:
             self._signals.stop()
 
+    def prime(self, now_seconds: float) -> bool:
+        """Before the first tick: takes in some of the key stream's past. Whether there is more of it."""
+        return self._keys is not None and self._keys.prime(now_seconds)
+
     def look(self, now_seconds: float) -> None:
         """Between two ticks: what has come of the key stream is taken in."""
         if self._keys is not None:

@@ -12,10 +12,14 @@ import pytest
 from api.gateway.building import built
 from api.gateway.config import load_serve_config
 from api.gateway.settings import KeyHolder, Role, key_hash
+from caches.place import Place
 from caches.tiers.memory import MemoryTier
 from tests.api.gateway.conftest import SPACE, Backend, ask, chat, configured, outcome, send
 from tests.api.gateway.tuned import ARMS, DEFAULT, HALVES, QUIET, Tuned, tuned
 from tuner.live.arms_document import ArmsDocument
+from tuner.live.salt_document import SaltDocument
+
+SALT = f"{ARMS}/salt"
 
 
 @pytest.fixture
@@ -86,10 +90,49 @@ def test_viewers_read_and_operators_act(backend: Backend) -> None:
             assert send("PUT", one.address + ARMS, json=wish, headers=headers).status_code == acts
 
 
+def test_a_salt_is_found_by_what_was_asked_for(backend: Backend) -> None:
+    """Of namespaces that use the tuned tier. Only operators may have that looked for."""
+    keys = {key_hash(role.value): KeyHolder("acme", role) for role in Role}
+    wish = {"seed": 3, "shares": [0.05, 0.5]}
+    with tuned(backend.address, below=Place(MemoryTier(SPACE, "below")), keys=keys) as one:
+        operator = {"authorization": "Bearer operator"}
+        for namespace in ("other", "default"):
+            response = send("POST", one.address + SALT, json=wish, headers=operator)
+            assert (response.status_code, response.headers["cache-control"]) == (200, "no-store")
+            assert response.json() == {"salt": None, "imbalance": None, "keys": 0}
+            for number in range(5):
+                body = chat(f"{number}") | {"x_setpoint_namespace": namespace}
+                headers = {"authorization": "Bearer client", "x-setpoint-namespace": namespace}
+                assert send("POST", f"{one.address}/v1/chat/completions", json=body, headers=headers).status_code == 200
+        found = SaltDocument.model_validate_json(send("POST", one.address + SALT, json=wish, headers=operator).content)
+        assert found.keys == 5
+        assert found.salt is not None
+        for who in ("viewer", "client", "x"):
+            headers = {"authorization": f"Bearer {who}"}
+            assert send("POST", one.address + SALT, json=wish, headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("wish", "named"),
+    [
+        ({"seed": 1}, "shares"),
+        ({"seed": 1, "shares": []}, "shares"),
+        ({"seed": 1, "shares": [0.5, 1.0]}, "shares.1"),
+        ({"seed": -1, "shares": [0.5]}, "seed"),
+        ({"seed": 1.5, "shares": [0.5]}, "seed"),
+        ({"seed": 1, "shares": [0.5], "more": 1}, "more"),
+    ],
+)
+def test_a_wish_for_a_salt_that_is_not_understood_is_refused(one: Tuned, wish: dict[str, Any], named: str) -> None:
+    refused = send("POST", one.address + SALT, json=wish)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == named
+
+
 def test_where_nothing_is_tuned_there_are_no_arms(backend: Backend, tmp_path: Path) -> None:
     with configured(backend.address, tmp_path / "gateway.toml", QUIET) as address:
-        for method in ("GET", "PUT"):
-            refused = send(method, address + ARMS)
+        for method, path in (("GET", ARMS), ("PUT", ARMS), ("POST", SALT)):
+            refused = send(method, address + path)
             assert refused.status_code == 404
             assert "[tuning] enabled is false" in refused.json()["error"]["message"]
         assert "setpoint_arm" not in send("GET", f"{address}/metrics").text
