@@ -50,6 +50,7 @@ QUICK = (
     "tracing",
     "ticks",
     "experiments",
+    "faults",
 )
 REPORT = Report(["Two requests."], [Table("Speed", ("what", "s"), [["ours", 2.0], ["theirs", None]])], [])
 

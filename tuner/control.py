@@ -19,9 +19,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
-from caches.target import Arm, CacheUnavailable, Fenced, LiveCache, Plan, Split
+from caches.target import Arm, BalancedSalt, CacheUnavailable, Fenced, LiveCache, Plan, Split
 from tuner.ledger import DecisionFilter, Lease, LeaseLost, Ledger
-from tuner.loop.closing import Looked
+from tuner.loop.closing import Looked, believed
+from tuner.loop.designing import begun_in, filled, seed_of, wants_salt
 from tuner.loop.experiments import Running
 from tuner.loop.limits import limits_memory
 from tuner.loop.next_tick import next_tick
@@ -43,7 +44,8 @@ class Watch(Protocol):
         """As of now."""
 
     def keys(self, state: ControlState, now_seconds: float) -> Looked:
-        """What the key stream says of the state's interval, which ends now: `keys` and `reference_usd` of Looked."""
+        """What the key stream says of the state's interval, which ends now: `keys`, `reference_usd`, `drafts` and
+        `past` of Looked."""
 
 
 class Did(StrEnum):
@@ -127,17 +129,31 @@ class ControlLoop:
     def _begin(self, lease: Lease, index: int, now: float) -> Ticked:
         static = self._rules.knobs.default()
         plan = Plan(Split(), static, static)
-        state = ControlState(
-            self._cache.name, index, now, None, plan, False, plan, memory=limits_memory(self._rules.knobs)
-        )
+        state = ControlState(self._cache.name, index, now, None, plan, False, memory=limits_memory(self._rules.knobs))
         self._ledger.commit(lease, Tick(state), now)
         return self._settle(lease, state, now, Did.DECIDED)
 
     def _go_on(self, lease: Lease, state: ControlState, index: int, now: float) -> Ticked:
-        tick = next_tick(state, self._see(state, index, now), self._rules)
+        seen = self._see(state, index, now)
+        tick = self._designed(next_tick(state, seen, self._rules), seen)
         self._ledger.commit(lease, tick, now)
         self._pass_on(tick.state)
         return self._settle(lease, tick.state, now, Did.DECIDED)
+
+    def _designed(self, tick: Tick, seen: Seen) -> Tick:
+        """With the design of an experiment that begins, which past traffic has a say in."""
+        begun = begun_in(tick)
+        if begun is None:
+            return tick
+        shares = [share for share in self._rules.rollout.shares if share < 1.0]
+        salt: BalancedSalt | str | None = None
+        if wants_salt(begun):
+            try:
+                salt = self._cache.balanced_salt(seed_of(begun), shares)
+            except CacheUnavailable as error:  # one that is not balanced is sound as well
+                salt = str(error)
+        record = filled(begun, seen.looked.past, salt, shares)
+        return replace(tick, experiments=tuple(record if one is begun else one for one in tick.experiments))
 
     def _see(self, state: ControlState, index: int, now: float) -> Seen:
         signals = self._watch.signals(now)
@@ -146,6 +162,7 @@ class ControlLoop:
         looked = replace(keys, now_seconds=now, signals=values)
         with suppress(CacheUnavailable):  # the interval's record says so
             looked = replace(looked, counted=self._cache.counters(), standing=self._cache.standing())
+        looked = believed(state, looked)
         running = self._running(state)
         return Seen(
             index,
@@ -157,6 +174,7 @@ class ControlLoop:
             self._history(state, running),
             self._predicted(state, running),
             signals,
+            tuple(self._policies.problems().values()),
         )
 
     def _running(self, state: ControlState) -> Running | None:

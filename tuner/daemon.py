@@ -50,6 +50,8 @@ class Daemon:
         self._policies.refresh()  # once before the first tick, so that it knows who is there
         refresher.start()
         try:
+            while not self._stopping.is_set() and self._watch.prime(self._clock()):
+                pass
             while not self._stopping.is_set():
                 self._tick()
                 self._watch.look(self._clock())
