@@ -7,6 +7,8 @@ TORCH ?= torch==2.13.0
 # Worker processes of `make test`, and more arguments for pytest.
 JOBS ?= 2
 PYTEST_ARGS ?=
+# Options of `make run`: --once ends with the report, also in a terminal.
+RUN_ARGS ?=
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -14,7 +16,7 @@ UV := VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv
 # The set-up is ready when the stamp of just these requirements exists; a stamp is written last.
 STAMP := $(VENV)/ready-$(shell { cat pyproject.toml requirements.lock; echo '$(TORCH)'; } | cksum | cut -d' ' -f1)
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-BENCHMARKS := $(addprefix benchmarks/,replay.py prefix_cache.py calibration.py environment.py training.py tuning.py tuners.py ablation.py placements.py whatif.py streaming.py semantic.py fidelity.py stack.py disk_tier.py ledger.py gateway.py routing.py tracing.py)
+BENCHMARKS := $(addprefix benchmarks/,replay.py prefix_cache.py calibration.py environment.py training.py tuning.py tuners.py ablation.py placements.py whatif.py streaming.py semantic.py fidelity.py stack.py disk_tier.py ledger.py gateway.py routing.py tracing.py faults.py)
 
 # Networks this small gain nothing from a second thread and lose much when both cores are busy.
 export OMP_NUM_THREADS := 1
@@ -27,8 +29,8 @@ export MKL_NUM_THREADS := 1
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
 
-run: $(STAMP)  ## from nothing to a judged policy: train on a shipped trace, evaluate, promote or say why not
-	$(PYTHON) examples/first_run.py
+run: $(STAMP)  ## from nothing to a judged policy, and to a live cache that it is tried on (RUN_ARGS=--once: and end)
+	$(PYTHON) examples/first_run.py $(RUN_ARGS)
 
 test: $(STAMP) servers  ## the test suite, without the slow tests
 	$(PYTHON) -m pytest -n $(JOBS) -m "not slow" $(PYTEST_ARGS)

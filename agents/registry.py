@@ -201,6 +201,16 @@ class Registry:
         """Raises NotFound for an unknown version."""
         self._set_alias(CHALLENGER, version)
 
+    def forget_aliases(self) -> None:
+        """No version is champion or challenger any more; nothing where nothing has been registered yet."""
+        try:
+            aliases = self._aliases()
+        except NotFound:
+            return
+        with self._store.asking(f"remove the aliases of {self.model_name}") as client:
+            for alias in aliases:
+                client.delete_registered_model_alias(self.model_name, alias)
+
     def set_tag(self, version: int, name: str, value: str) -> None:
         """Note something down with a version; `version(...).tags` has it. NotFound for an unknown version."""
         with self._store.asking(f"tag version {version} of {self.model_name}") as client:

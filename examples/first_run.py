@@ -1,8 +1,8 @@
 """The first run: train on the trace that comes with Setpoint, judge on traffic that the policies never saw, promote the
-best policy or say why not.
+best policy or say why not, and let it challenge the static settings beside a live cache.
 
 It gives the commands that a person would give, one after the other, in one process. What was done before is not done
-again.
+again. With --once, or where nobody looks at a terminal, it ends with the report.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tuner.training import find_training, training_key
 CONFIG = Path(__file__).with_name("first_run.toml")
 
 
-def first_run() -> None:
-    """Not to promote is a result, not a failure."""
+def first_run(*options: str) -> None:
+    """Not to promote is a result, not a failure. options: of the rehearsal."""
     config = str(CONFIG.relative_to(Path.cwd())) if CONFIG.is_relative_to(Path.cwd()) else str(CONFIG)
     _run(["train", "--config", config])
     settings = load_tuner_config(CONFIG, Path.cwd(), os.environ, {})
@@ -37,6 +37,7 @@ def first_run() -> None:
     _run(["evaluate", best, "--config", config])
     _run(["promote", best, "--config", config])
     _say_what_next(best, config, settings.tracking.output / Path(trace.info.name).name / REPORT_FILE)
+    _run(["rehearse", best, "--config", config, *options])
 
 
 def _run(arguments: list[str]) -> None:
@@ -62,7 +63,7 @@ def _say_what_next(version: str, config: str, report: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        first_run()
+        first_run(*sys.argv[1:])
     except SetpointError as error:
         typer.echo(f"error: {' '.join(str(error).split())}", err=True)
         sys.exit(error.exit_code)

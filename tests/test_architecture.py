@@ -28,6 +28,7 @@ SEAMS: dict[str, set[str]] = {
     "httpx": {
         "api/gateway/balancing.py",
         "api/gateway/upstream.py",
+        "api/rehearsal/traffic.py",
         "caches/semantic/chroma_vectors.py",
         "caches/semantic/endpoint_embedder.py",
         "tuner/live/gateway_cache.py",

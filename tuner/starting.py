@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agents.registry import Registry
+from caches.clocks import Clocks
 from caches.errors import InputError
 from caches.knobs import KnobSpace
 from caches.stats import Expiry
-from caches.target import LiveCache
+from caches.target import LiveCache, Plan, Split
 from envs.ghost_lanes import Terms
 from envs.live import LivePrices
 from envs.reward import tariff_of
@@ -29,7 +30,7 @@ from tuner.exporting.metrics import Terms as MetricTerms
 from tuner.exporting.page import MetricsPage
 from tuner.keys.ghosts import LiveGhosts
 from tuner.keys.parquet_files import ParquetKeys
-from tuner.keys.redis_stream import RedisKeys, StreamPosition
+from tuner.keys.redis_stream import PATIENCE_SECONDS, RedisKeys
 from tuner.keys.stream import KeyStream
 from tuner.keys.view import GhostRules, Viewpoint
 from tuner.keys.watch import KeyWatch
@@ -40,19 +41,11 @@ from tuner.loop.policies import RegistryPolicies
 from tuner.loop.standpoint import Rules
 from tuner.loop.watching import LiveWatch, ReadAhead
 from tuner.prometheus.source import prometheus_signals
-from tuner.records import Mode
+from tuner.records import ControlState, Mode
 from tuner.regime import RegimeWatch
 
 DAY_SECONDS = 86_400.0
 Told = Callable[[Ticked, float], None]
-
-
-@dataclass(frozen=True)
-class Clocks:
-    """unix: of decisions. ticks: one that is never set, for durations."""
-
-    unix: Callable[[], float] = time.time
-    ticks: Callable[[], float] = time.monotonic
 
 
 @dataclass
@@ -74,8 +67,10 @@ def started(
     environ: Mapping[str, str],
     told: Told = lambda _ticked, _seconds: None,
     clocks: Clocks = Clocks(),
+    stream: KeyStream | None = None,
 ) -> Started:
-    """directory: what relative paths start from. told: see Daemon.
+    """directory: what relative paths start from. told: see Daemon. stream: of keys, of a cache in this very process, in
+    place of the one that the settings name.
 
     Raises InputError for settings that cannot be, CacheUnavailable where the gateway does not answer, and
     LedgerUnavailable.
@@ -90,7 +85,10 @@ def started(
         tracking = config.tracking
         registry = Registry(tracking.resolved_uri(directory), tracking.experiment, tracking.model)
         policies = RegistryPolicies(registry, knobs, seconds)
-        watch = LiveWatch(_signals(config, environ, clocks), _keys(config, environ, policies, clocks))
+        state = ledger.state(cache.name)
+        stream = _stream(config, environ, closing, clocks.unix()) if stream is None else stream
+        keys = None if stream is None else _keys(config, stream, policies, state, clocks.unix())
+        watch = LiveWatch(_signals(config, environ, clocks), keys)
         watch.start()
         closing.callback(watch.stop)
         lease_seconds = config.control.lease_intervals * seconds
@@ -158,18 +156,28 @@ def _signals(config: TunerConfig, environ: Mapping[str, str], clocks: Clocks) ->
     return ReadAhead(source, frozenset(source.asked), min(config.control_seconds / 4.0, 15.0), clocks.unix)
 
 
-def _keys(
-    config: TunerConfig, environ: Mapping[str, str], policies: RegistryPolicies, clocks: Clocks
-) -> KeyWatch | None:
-    told, now = config.keys, clocks.unix()
-    stream: KeyStream
+def _stream(
+    config: TunerConfig, environ: Mapping[str, str], closing: ExitStack, now_seconds: float
+) -> KeyStream | None:
+    """The source that the settings name, from where the past begins on."""
+    told = config.keys
+    since = now_seconds - told.past_intervals * config.control_seconds
     url = told.stream or secret(told.stream_env, "keys.stream_env", environ)
     if url is not None:
-        stream = RedisKeys(stream_place(url), StreamPosition.at(now))
-    elif told.folder is not None:
-        stream = ParquetKeys(told.folder, now)
-    else:
-        return None
+        keys = RedisKeys(stream_place(url), since, min(PATIENCE_SECONDS, config.control_seconds / 4.0))
+        closing.callback(keys.close)
+        return keys
+    return None if told.folder is None else ParquetKeys(told.folder, since)
+
+
+def _keys(
+    config: TunerConfig,
+    stream: KeyStream,
+    policies: RegistryPolicies,
+    state: ControlState | None,
+    now_seconds: float,
+) -> KeyWatch:
+    """state: where the control loop stands; ticks ask for intervals from there on, and those before are the past."""
 
     def viewpoint() -> Viewpoint:
         """Of the champion, or of who is to replace it, or of the operator's settings."""
@@ -178,8 +186,18 @@ def _keys(
             return Viewpoint(policies.knobs, policies.knobs.default())
         return Viewpoint(policy.bundle.knob_space, policy.bundle.reference)
 
-    ghosts = LiveGhosts(ghost_rules(config), [viewpoint()])
-    return KeyWatch(stream, ghosts, config.control_seconds, now, viewpoint, told.settle_seconds)
+    told, seconds, static = config.keys, config.control_seconds, policies.knobs.default()
+    index = int(now_seconds // seconds)
+    return KeyWatch(
+        stream,
+        LiveGhosts(ghost_rules(config), [viewpoint()]),
+        seconds,
+        now_seconds - told.past_intervals * seconds,
+        viewpoint,
+        told.settle_seconds,
+        Plan(Split(), static, static) if state is None else state.plan,
+        index if state is None else max(state.index, index - 1),
+    )
 
 
 def ghost_rules(config: TunerConfig) -> GhostRules:
@@ -204,4 +222,6 @@ def ghost_rules(config: TunerConfig) -> GhostRules:
         told.most_keys,
         told.most_requests,
         told.horizon_seconds,
+        told.most_arm_keys,
+        told.most_arm_requests,
     )

@@ -63,6 +63,7 @@ COMMANDS: dict[str, Entry | Group] = {
         {"check": Entry("api.cli.signals", "check", "Read every signal once, or say why it is missing.")},
     ),
     "serve": Entry("api.cli.serve", "serve", "The live cache, as a gateway in front of a backend."),
+    "rehearse": Entry("api.cli.rehearse", "rehearse_command", "Try a policy beside a live cache on this machine."),
     "tune": Entry("api.cli.tune", "tune", "The tuning daemon beside a live cache."),
     "status": Entry("api.cli.status", "status", "Where the tuning of a cache stands."),
     "pause": Entry("api.cli.wishes", "pause", "Hold all settings where they are."),
@@ -70,6 +71,10 @@ COMMANDS: dict[str, Entry | Group] = {
     "rollback": Entry("api.cli.wishes", "rollback", "End the experiment and keep its challenger out."),
     "release": Entry("api.cli.wishes", "release", "Forget a rollback."),
     "kill": Entry("api.cli.wishes", "kill", "Restore the operator's static settings at once."),
+    "ledger": Group(
+        "Look after the ledger of what the daemon did.",
+        {"prune": Entry("api.cli.ledger", "prune", "Remove what is old and no experiment needs.")},
+    ),
     "api": Entry("api.cli.api", "api", "What the tuner did and saved, as a page and as REST."),
     "hash-key": Entry("api.cli.hash_key", "hash_key", "The hash of an API key, for the settings of a gateway."),
     "emulate": Entry("api.cli.emulate", "emulate", "An OpenAI-compatible backend in which no model runs."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -63,7 +62,7 @@ def create_gateway(service: GatewayService) -> FastAPI:
         Route("/v1/cache/settings", admin.settings, methods=["GET"]),
         Route("/v1/cache/settings", admin.apply, methods=["PUT"]),
         *HotSet(service, gateway.warming).routes(),
-        *ArmsAdmin(service.settings, gateway.arms).routes(),
+        *ArmsAdmin(service.settings, gateway.arms, gateway.warming.hot).routes(),
         Route("/v1/{path:path}", gateway.timed(OTHER, gateway.passed), methods=METHODS),
         Route("/healthz", gateway.health, methods=["GET"]),
         Route("/readyz", gateway.ready, methods=["GET"]),
@@ -83,13 +82,19 @@ def create_gateway(service: GatewayService) -> FastAPI:
     return app
 
 
+def _arms(service: GatewayService) -> LiveArms | None:
+    if service.tuned is None:
+        return None
+    return LiveArms(service.tuned, service.stack, service.clocks)
+
+
 class _Gateway:
     """The endpoints, beside those for whoever looks after the cache."""
 
     def __init__(self, service: GatewayService) -> None:
         self._service, self._metrics = service, GatewayMetrics()
         self._upstream = Upstream(service.client, service.settings)
-        self.arms = None if service.tuned is None else LiveArms(service.tuned, service.stack, service.clock)
+        self.arms = _arms(service)
         counting = None if self.arms is None else self.arms.counting
         self.upkeep = Upkeep(service, self._metrics, self._upstream, counting)
         self.warming = GatewayWarming(service, self._upstream, service.settings.warming, counting)
@@ -115,8 +120,10 @@ class _Gateway:
     def timed(self, name: str, handler: Handler) -> Handler:
         """Counted, by how it was answered and how soon."""
 
+        ticks = self._service.clocks.ticks
+
         async def handle(request: Request) -> Response:
-            began = time.perf_counter()
+            began = ticks()
             try:
                 response = await handler(request)
             except ApiError as error:
@@ -124,7 +131,7 @@ class _Gateway:
             except ClientDisconnect:
                 response = gone_response()
             outcome = response.headers.get(CACHE_HEADER, REFUSED)
-            seconds = time.perf_counter() - began
+            seconds = ticks() - began
             self._metrics.answered(name, outcome, seconds)
             self.warming.load.answered(seconds)
             return response

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from api.gateway.building_semantic import SOCKET_SECONDS, semantic_parts
 from api.gateway.config import NamespaceConfig, ServeConfig
@@ -17,13 +18,16 @@ from api.gateway.stage_budget import budget_of, limited
 from api.gateway.stages import Stages
 from api.gateway.tracing import tracing_of
 from api.gateway.upstream import upstream_client
+from caches.clocks import Clocks
 from caches.errors import InputError
 from caches.keys.by_name import ByName
+from caches.keys.request_key import RequestKey
 from caches.place import Place
 from caches.routing import Routing
 from caches.semantic.shared import SharedSemanticTier
 from caches.semantic.tier import SemanticTier
 from caches.stack import Look, Stack
+from caches.target import Arm
 from caches.tiers.cassandra import CassandraTier
 from caches.tiers.cassandra_connection import CassandraConnection
 from caches.tiers.disk import DiskTier
@@ -59,7 +63,7 @@ class _Parts:
     leases: dict[str, Lease] = field(default_factory=dict)
 
 
-def built(config: ServeConfig, source: str, environ: Mapping[str, str]) -> Built:
+def built(config: ServeConfig, source: str, environ: Mapping[str, str], clocks: Clocks = Clocks()) -> Built:
     """Nothing is connected yet. source: where the settings come from, for errors. Raises InputError."""
     settings = _settings(config, source, environ)
     parts = _Parts()
@@ -73,19 +77,39 @@ def built(config: ServeConfig, source: str, environ: Mapping[str, str]) -> Built
         _add_redis(parts, name, section, source, environ)
     if config.tiers.cassandra.is_there:
         _add_cassandra(parts, config.tiers.cassandra, source, environ)
-    semantic = semantic_parts(config, source, lambda name, key: secret(name, f"{source}, {key}", environ))
+    semantic = semantic_parts(
+        config,
+        source,
+        lambda name, key: secret(name, f"{source}, {key}", environ),
+        None if tuned is None else partial(_arm, config.namespaces, tuned),
+    )
     if semantic is not None:
         parts.places[SEMANTIC] = semantic.place
         if semantic.lease is not None:
             parts.leases[SEMANTIC] = semantic.lease
     stages = _stages(config.tracing, parts)
-    routing = _routing(config, parts, source, Place.lookup if stages is None else stages.look)
+    look = Place.lookup if stages is None else stages.look
+    stack_of = partial(_stack, parts, look, clocks.unix)
+    routing = Routing(_stacks(config, tuple(parts.places), source, stack_of), clocks.unix)
     log = access_log_of(config.access_log, lambda name, key: secret(name, f"{source}, access_log.{key}", environ))
     checker = None if semantic is None else semantic.checker
     service = GatewayService(
-        settings, routing, upstream_client(settings), checker=checker, access_log=log, tuned=tuned, stages=stages
+        settings,
+        routing,
+        upstream_client(settings),
+        clocks,
+        checker=checker,
+        access_log=log,
+        tuned=tuned,
+        stages=stages,
     )
     return Built(config, service, parts.places, None if semantic is None else semantic.tier)
+
+
+def _arm(namespaces: Mapping[str, NamespaceConfig], tuned: SplitTier, key: RequestKey) -> Arm | None:
+    """None in a namespace that does not use the tuned tier."""
+    section = namespaces.get(key.partition.namespace)
+    return None if section is not None and section.tiers and MEMORY not in section.tiers else tuned.arm_of(key)
 
 
 def _settings(config: ServeConfig, source: str, environ: Mapping[str, str]) -> GatewaySettings:
@@ -150,19 +174,21 @@ def _stages(section: TracingConfig, parts: _Parts) -> Stages | None:
     return Stages(tracing, budget_of(section.objective_ms / 1000.0, list(map(limited, parts.places.values()))))
 
 
-def _routing(config: ServeConfig, parts: _Parts, source: str, look: Look) -> Routing:
-    """One stack for each set of tiers, however many namespaces use it. Who names none asks none: it has no stack."""
-    every = tuple(parts.places)
+def _stacks(
+    config: ServeConfig, every: tuple[str, ...], source: str, stack_of: Callable[[tuple[str, ...]], Stack]
+) -> ByName[Stack]:
+    """One stack for each set of tiers, however many namespaces use it. Who names none asks none: it has no stack.
+    every: all tiers, from the top."""
     chosen: dict[str, tuple[str, ...]] = {}
     for name, section in config.namespaces.items():
         for tier in section.tiers or ():
-            if tier not in parts.places:
+            if tier not in every:
                 raise InputError(f"{source}, namespaces.{name}.tiers: got {tier!r}, expected of {', '.join(every)}")
         chosen[name] = tuple(tier for tier in every if tier in section.tiers) if section.tiers else every
-    stacks = {tiers: _stack(tiers, parts, look) for tiers in {every, *chosen.values()}}
-    return Routing(ByName({name: stacks[tiers] for name, tiers in chosen.items()}, stacks[every]))
+    stacks = {tiers: stack_of(tiers) for tiers in {every, *chosen.values()}}
+    return ByName({name: stacks[tiers] for name, tiers in chosen.items()}, stacks[every])
 
 
-def _stack(tiers: tuple[str, ...], parts: _Parts, look: Look) -> Stack:
+def _stack(parts: _Parts, look: Look, clock: Callable[[], float], tiers: tuple[str, ...]) -> Stack:
     lease = next((parts.leases[tier] for tier in tiers if tier in parts.leases), None)
-    return Stack([parts.places[tier] for tier in tiers], lease=lease, look=look)
+    return Stack([parts.places[tier] for tier in tiers], lease=lease, clock=clock, look=look)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from api.gateway.settings import GatewaySettings
 from api.gateway.stages import Stages
 from api.gateway.upstream import Client
+from caches.clocks import Clocks
 from caches.routing import Routing
 from caches.semantic.checking import HitChecker
 from caches.stack import Stack
@@ -19,15 +19,20 @@ from traces.access.log import AccessLog
 @dataclass(frozen=True)
 class GatewayService:
     """stack: of all namespaces, or the routing to those that they have. client: of the backend, as `upstream_client`
-    makes it. clock: Unix time, the stack's. checker: of hits by meaning, where there are any. access_log: not started
-    yet. tuned: the tier of the stack that is tuned, if any. stages: for spans, which the stack tells them too; None for
-    none. The application closes stack, client, log and the tracer of the stages when it shuts down."""
+    makes it. clocks: the stack's. checker: of hits by meaning, where there are any. access_log: not started yet. tuned:
+    the tier of the stack that is tuned, if any. stages: for spans, which the stack tells them too; None for none. The
+    application closes stack, client, log and the tracer of the stages when it shuts down."""
 
     settings: GatewaySettings
     stack: Stack | Routing
     client: Client
-    clock: Callable[[], float] = time.time
+    clocks: Clocks = field(default_factory=Clocks)
     checker: HitChecker | None = None
     access_log: AccessLog | None = None
     tuned: SplitTier | None = None
     stages: Stages | None = None
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Unix time."""
+        return self.clocks.unix

@@ -26,6 +26,7 @@ from api.gateway.config import ServeConfig
 from api.gateway.service import GatewayService
 from api.gateway.settings import GatewaySettings, KeyHolder, key_hash
 from api.gateway.upstream import upstream_client
+from caches.clocks import Clocks
 from caches.errors import InputError
 from caches.keys.fields import Endpoint
 from caches.keys.fingerprint import request_key
@@ -89,7 +90,7 @@ def logged(
     gateway = Logged(MemoryTier(space, entry_overhead_bytes=OVERHEAD), AccessLog(destination, every_seconds=0.01))
     told = GatewaySettings(upstream, **settings)
     stack = Stack([Place(gateway.tier)], StackRules(ttl_jitter=0.0, refresh_beta=0.0), clock=clock)
-    service = GatewayService(told, stack, upstream_client(told), clock, access_log=gateway.log)
+    service = GatewayService(told, stack, upstream_client(told), Clocks(clock), access_log=gateway.log)
     with serving(create_gateway(service), "on") as gateway.address:
         yield gateway
 

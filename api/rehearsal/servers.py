@@ -1,0 +1,39 @@
+"""Servers in this process: emulated backend, gateway, page."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from api.http.listening import listen, place_of, server_of
+
+SHUTDOWN_SECONDS = 1
+LOOK_SECONDS = 0.01
+
+
+@asynccontextmanager
+async def running(app: FastAPI, listener: socket.socket | None = None, *, lifespan: bool) -> AsyncIterator[str]:
+    """Yields its URL when it answers; stops it at the end. listener: by default on any free port of loopback."""
+    with listener or listen("127.0.0.1", 0) as at:
+        server = server_of(app, SHUTDOWN_SECONDS, has_lifespan=lifespan)
+        serving = asyncio.create_task(server.serve(sockets=[at]))
+        try:
+            await _begun(server, serving)
+            yield f"http://{place_of(at)}"
+        finally:
+            server.should_exit = True
+            await asyncio.gather(serving, return_exceptions=True)
+
+
+async def _begun(server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
+    """Raises what kept it from beginning."""
+    while not server.started:
+        if serving.done():
+            await serving
+            raise RuntimeError("a server ended before it began")
+        await asyncio.sleep(LOOK_SECONDS)

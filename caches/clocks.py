@@ -1,0 +1,15 @@
+"""The two clocks of whatever runs live, so that a test or a replay can bring its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """unix: Unix time, of decisions and lifetimes. ticks: one that is never set, for durations, s."""
+
+    unix: Callable[[], float] = time.time
+    ticks: Callable[[], float] = time.monotonic
