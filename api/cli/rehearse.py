@@ -85,6 +85,8 @@ def _say(tell: Callable[[str], None], ending: Ending, stays: bool) -> None:
     if ending.page is not None:
         for sentence in (ending.page.title, *ending.page.lead):
             tell(sentence)
+        for figure in ending.page.figures:
+            tell(f"{figure.label}: {figure.value} ({figure.note}).")
         tell(f"Report to read: {ending.report}")
     sent = ending.sent
     told = ", ".join(f"{number:,} {outcome}" for outcome, number in sent.outcomes.most_common())

@@ -21,11 +21,13 @@ STATIC = "the operator's static settings"
 
 @dataclass(frozen=True)
 class Reckoning:
-    """An experiment in figures. saved_usd_per_1000, saved_percent: realised, by the analysis; None while nothing can be
-    said. predicted_usd_per_1000: by the decisions."""
+    """An experiment in figures. judgement: the last one. compared: the last one with numbers; once a treatment has all
+    keys there is nobody to compare it with. saved_usd_per_1000, saved_percent: realised, by the analysis; None while
+    nothing can be said. predicted_usd_per_1000: by the decisions."""
 
     account: Account
     judgement: Judgement | None
+    compared: Judgement | None
     arms: Mapping[Arm, Totals]
     saved_usd_per_1000: Band | None
     saved_percent: Band | None
@@ -48,12 +50,14 @@ class Reckoning:
 
 def reckoning(account: Account) -> Reckoning:
     judgement = account.judgements[-1] if account.judgements else None
+    compared = next((one for one in reversed(account.judgements) if one.numbers), None)
     return Reckoning(
         account,
         judgement,
+        compared,
         {arm: totals([one for one in of_arm(account.intervals, arm) if one.share > 0.0]) for arm in Arm},
-        saved_usd_per_1000(judgement),
-        saved_percent(judgement),
+        saved_usd_per_1000(compared),
+        saved_percent(compared),
         predicted_usd_per_1000(account.decisions, account.intervals),
     )
 
@@ -117,7 +121,7 @@ def _lead(found: Reckoning) -> Iterator[str]:
         yield f"Outcome: {OUTCOMES[found.outcome]}."
     if found.judgement is not None and found.judgement.reasons:
         yield found.judgement.reasons[0]
-    if experiment.answer:
+    if experiment.answer and (found.judgement is None or experiment.answer not in found.judgement.reasons):
         yield experiment.answer
 
 
@@ -128,8 +132,8 @@ def _saving(found: Reckoning) -> Iterator[Block]:
         yield Paragraph("Nothing can be said of the saving yet.", strong=True)
     else:
         yield picture
-    if found.judgement is not None and len(found.judgement.reasons) > 1:
-        yield Points(found.judgement.reasons[1:])
+    if found.compared is not None and len(found.compared.reasons) > 1:
+        yield Points(found.compared.reasons[1:])
     yield Paragraph(
         "Realised is what the arms cost, compared interval by interval. Predicted is what the daemon's shadow caches "
         "said that the challenger's settings would save, before. If they differ by more than the interval, believe the "
@@ -155,7 +159,7 @@ def _arms(found: Reckoning) -> Iterator[Block]:
 
 
 def _guards(found: Reckoning) -> Iterator[Block]:
-    guards = {} if found.judgement is None else found.judgement.numbers.get("guards")
+    guards = {} if found.compared is None else found.compared.numbers.get("guards")
     rows = [_guard_row(one) for one in guards.values()] if isinstance(guards, Mapping) else []
     if not rows:
         yield Paragraph("Nothing of this was measured yet.")
@@ -188,7 +192,7 @@ def _percent(share: object) -> str:
 
 
 def _comparison(found: Reckoning) -> Iterator[Block]:
-    numbers = {} if found.judgement is None else found.judgement.numbers
+    numbers = {} if found.compared is None else found.compared.numbers
     told = numbers.get("intervals")
     if isinstance(told, Mapping):
         dropped = told.get("dropped")

@@ -78,6 +78,17 @@ def test_the_design_is_told_setting_by_setting() -> None:
     assert "setting value plan.share 0.05 plan.margins.error_ratio not set began_index 7" in text
 
 
+def test_what_was_saved_is_still_said_when_nobody_is_left_to_compare_with() -> None:
+    told = account()
+    alone = replace(judgement(TOLD, 60), numbers={}, reasons=("1 of the 2 intervals is over.", "It was better."))
+    found, before = reckoning(replace(told, judgements=[*told.judgements, alone])), reckoning(told)
+    assert found.judgement == alone
+    assert found.compared == told.judgements[-1]
+    assert found.saved_percent == before.saved_percent is not None
+    assert found.saved_usd_per_1000 == before.saved_usd_per_1000 is not None
+    assert "1 of the 2 intervals is over." in said(replace(told, judgements=[*told.judgements, alone]))
+
+
 def test_numbers_that_a_later_version_may_leave_out() -> None:
     bare = replace(account(), judgements=[replace(judgement(TOLD, 20), numbers={}, reasons=())])
     assert "Nothing of this was measured yet." in said(bare)
