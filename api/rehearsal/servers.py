@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 import uvicorn
 from fastapi import FastAPI
@@ -21,6 +21,7 @@ async def running(app: FastAPI, listener: socket.socket | None = None, *, lifesp
     """Yields its URL when it answers; stops it at the end. listener: by default on any free port of loopback."""
     with listener or listen("127.0.0.1", 0) as at:
         server = server_of(app, SHUTDOWN_SECONDS, has_lifespan=lifespan)
+        server.capture_signals = nullcontext  # type: ignore[method-assign,assignment]  # Ctrl-C ends all of it, in order
         serving = asyncio.create_task(server.serve(sockets=[at]))
         try:
             await _begun(server, serving)
