@@ -90,7 +90,7 @@ async def rehearse(wanted: Rehearsal, tell: Tell, over: Callable[[Ending], None]
         page = await stack.enter_async_context(running(app, lifespan=True))
         tell(f"Page: {page}/   Gateway: {gateway}/v1   Emulated backend: {backend}/v1")
         told = daemon_config(config, gateway, wanted.folder / LEDGER, wanted.registry.model_name)
-        ticks = await stack.enter_async_context(_daemon(told, wanted.folder, clock, keys))
+        ticks = await stack.enter_async_context(_daemon(told, clock, keys))
         due, questions = _due(wanted, timeline, test.start, clock), Questions(problem.trace, problem.profile.name)
         await stack.enter_async_context(_beside(replay(questions, due, clock, gateway, sent)))
         story = Story(ledger)
@@ -144,7 +144,7 @@ async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _daemon(config: TunerConfig, folder: Path, clock: ReplayClock, keys: InProcessKeys) -> AsyncIterator[Ticks]:
+async def _daemon(config: TunerConfig, clock: ReplayClock, keys: InProcessKeys) -> AsyncIterator[Ticks]:
     """A daemon in a thread of its own. Yields the states that it comes to."""
     ticks: Ticks = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -153,7 +153,7 @@ async def _daemon(config: TunerConfig, folder: Path, clock: ReplayClock, keys: I
         if ticked.did is Did.DECIDED and ticked.state is not None:
             loop.call_soon_threadsafe(ticks.put_nowait, ticked.state)
 
-    made = await asyncio.to_thread(started, config, folder, {}, told, clock.clocks, keys)
+    made = await asyncio.to_thread(started, config, Path.cwd(), {}, told, clock.clocks, keys)
 
     running_daemon = asyncio.create_task(asyncio.to_thread(made.daemon.run))
     running_daemon.add_done_callback(lambda _task: ticks.put_nowait(None))

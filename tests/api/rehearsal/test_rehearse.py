@@ -38,7 +38,7 @@ def bundle_that_wants(ttl_seconds: float) -> PolicyBundle:
 def place(tmp_path: Path, mlruns: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with settings, a trace and a registry."""
     save_trace(trace_by_hand(), tmp_path / "by-hand.trace")
-    tracking = f'[tracking]\nuri = "{default_tracking_uri(mlruns, {})}"\nexperiment = "tuning"\nmodel = "{MODEL}"\n'
+    tracking = f'[tracking]\nuri = "sqlite:///{mlruns.name}/mlflow.db"\nexperiment = "tuning"\nmodel = "{MODEL}"\n'
     (tmp_path / "setpoint.toml").write_text(SETTINGS + tracking)
     monkeypatch.chdir(tmp_path)
     return tmp_path
