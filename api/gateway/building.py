@@ -81,7 +81,7 @@ def built(config: ServeConfig, source: str, environ: Mapping[str, str], clocks: 
         config,
         source,
         lambda name, key: secret(name, f"{source}, {key}", environ),
-        None if tuned is None else partial(_arm, config.namespaces, tuned),
+        None if tuned is None else partial(_arm, _tuned_namespaces(config), tuned),
     )
     if semantic is not None:
         parts.places[SEMANTIC] = semantic.place
@@ -106,10 +106,15 @@ def built(config: ServeConfig, source: str, environ: Mapping[str, str], clocks: 
     return Built(config, service, parts.places, None if semantic is None else semantic.tier)
 
 
-def _arm(namespaces: Mapping[str, NamespaceConfig], tuned: SplitTier, key: RequestKey) -> Arm | None:
+def _tuned_namespaces(config: ServeConfig) -> ByName[bool]:
+    """Whether a namespace uses the tuned tier."""
+    named = {name: not section.tiers or MEMORY in section.tiers for name, section in config.namespaces.items()}
+    return ByName(named, default=True)
+
+
+def _arm(uses: ByName[bool], tuned: SplitTier, key: RequestKey) -> Arm | None:
     """None in a namespace that does not use the tuned tier."""
-    section = namespaces.get(key.partition.namespace)
-    return None if section is not None and section.tiers and MEMORY not in section.tiers else tuned.arm_of(key)
+    return tuned.arm_of(key) if uses.of(key.partition.namespace) else None
 
 
 def _settings(config: ServeConfig, source: str, environ: Mapping[str, str]) -> GatewaySettings:

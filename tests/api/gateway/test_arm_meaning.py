@@ -43,8 +43,8 @@ def contexts(of_one: Arm, of_same: Arm, count: int) -> list[str]:
     return [system for system in systems if (arm(ONE, system), arm(SAME, system)) == (of_one, of_same)][:count]
 
 
-def arm(question: str, system: str) -> Arm:
-    key = request_key(Endpoint.CHAT, asked(question, system), Partition())
+def arm(question: str, system: str, partition: Partition = Partition()) -> Arm:
+    key = request_key(Endpoint.CHAT, asked(question, system), partition)
     return assign(key.id, Split(**HALVES))  # type: ignore[arg-type]
 
 
@@ -72,6 +72,22 @@ def test_a_question_finds_what_its_own_arm_has_stored_while_there_are_two(backen
         split(address)
         ask(address, asked(ONE, across), x_setpoint_namespace="aside")
         assert outcome(ask(address, asked(SAME, across), x_setpoint_namespace="aside")) == "hit-l3"
+
+
+def test_a_namespace_without_the_tuned_tier_has_no_arms_whichever_way_it_is_named(
+    backend: Backend, tmp_path: Path
+) -> None:
+    some = UNTUNED_NAMESPACE.replace("aside", '"aside-*"')
+    inside = Partition(namespace="aside-7")
+    apart = next(
+        system
+        for system in (f"Be brief, {number}." for number in range(400))
+        if arm(ONE, system, inside) is not arm(SAME, system, inside)
+    )
+    with configured(backend.address, tmp_path / "gateway.toml", NONE_VERIFIED + some) as address:
+        split(address)
+        ask(address, asked(ONE, apart), x_setpoint_namespace="aside-7")
+        assert outcome(ask(address, asked(SAME, apart), x_setpoint_namespace="aside-7")) == "hit-l3"
 
 
 def test_verified_and_wrong_hits_are_counted_for_the_arm_that_hit(backend: Backend, tmp_path: Path) -> None:
