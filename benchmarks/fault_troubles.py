@@ -8,35 +8,52 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 
 import redis
 
 from benchmarks.fault_daemons import Child
+from benchmarks.fault_servers import Server
 from benchmarks.fault_traffic import wait_until
 from benchmarks.fault_world import CACHE, World
 from tuner.ledger import DecisionFilter, Ledger
 from tuner.records import Decision, Verdict
 
 SMALL_FILE_BYTES = 4_096  # that no file of a daemon may be larger than, where its disk is to be full
-JUMP_INTERVALS = 4
+JUMP = 4  # intervals
 LEAST_INTERVALS, LONGEST_SECONDS = 3, 120.0
 
 Begin = Callable[[World, Child], AbstractContextManager[None]]
+REDIS: Callable[[World], Server] = attrgetter("redis")
+PROMETHEUS: Callable[[World], Server] = attrgetter("prometheus")
 
 
-@contextmanager
-def redis_killed(world: World, _daemon: Child) -> Iterator[None]:
-    world.redis.kill()
-    try:
-        yield
-    finally:
-        world.redis.start()
+def killed(server_of: Callable[[World], Server]) -> Begin:
+    @contextmanager
+    def begin(world: World, _daemon: Child) -> Iterator[None]:
+        server_of(world).kill()
+        try:
+            yield
+        finally:
+            server_of(world).start()
+
+    return begin
 
 
-@contextmanager
-def redis_held(world: World, _daemon: Child) -> Iterator[None]:
-    with world.redis.held():
-        yield
+def held(server_of: Callable[[World], Server]) -> Begin:
+    return lambda world, _daemon: server_of(world).held()
+
+
+def clock_off(intervals: int) -> Begin:
+    @contextmanager
+    def begin(world: World, daemon: Child) -> Iterator[None]:
+        daemon.set_clock(intervals * world.interval_seconds)
+        try:
+            yield
+        finally:
+            daemon.set_clock(0.0)
+
+    return begin
 
 
 @contextmanager
@@ -59,21 +76,6 @@ def redis_full(world: World, _daemon: Child) -> Iterator[None]:
 
 
 @contextmanager
-def prometheus_killed(world: World, _daemon: Child) -> Iterator[None]:
-    world.prometheus.kill()
-    try:
-        yield
-    finally:
-        world.prometheus.start()
-
-
-@contextmanager
-def prometheus_held(world: World, _daemon: Child) -> Iterator[None]:
-    with world.prometheus.held():
-        yield
-
-
-@contextmanager
 def registry_gone(world: World, _daemon: Child) -> Iterator[None]:
     place = world.folder / "mlflow.db"
     away = place.rename(place.with_name("away.db"))
@@ -81,24 +83,6 @@ def registry_gone(world: World, _daemon: Child) -> Iterator[None]:
         yield
     finally:
         away.rename(place)
-
-
-@contextmanager
-def clock_ahead(world: World, daemon: Child) -> Iterator[None]:
-    daemon.set_clock(JUMP_INTERVALS * world.interval_seconds)
-    try:
-        yield
-    finally:
-        daemon.set_clock(0.0)
-
-
-@contextmanager
-def clock_back(world: World, daemon: Child) -> Iterator[None]:
-    daemon.set_clock(-JUMP_INTERVALS * world.interval_seconds)
-    try:
-        yield
-    finally:
-        daemon.set_clock(0.0)
 
 
 @contextmanager
@@ -124,15 +108,15 @@ class Trouble:
 
 
 TROUBLES: Mapping[str, Trouble] = {
-    "redis killed": Trouble("Redis killed", redis_killed, "Nothing is known of the keys", 15),
-    "redis held": Trouble("Redis stopped (SIGSTOP)", redis_held, "Nothing is known of the keys", 15),
+    "redis killed": Trouble("Redis killed", killed(REDIS), "Nothing is known of the keys", 15),
+    "redis held": Trouble("Redis stopped (SIGSTOP)", held(REDIS), "Nothing is known of the keys", 15),
     "redis flushed": Trouble("Redis flushed", redis_flushed, None, 10),
     "redis full": Trouble("Redis full", redis_full, "Nothing is known of the keys", 10),
-    "prometheus killed": Trouble("Prometheus killed", prometheus_killed, "signals are missing", 30),
-    "prometheus held": Trouble("Prometheus stopped (SIGSTOP)", prometheus_held, "signals are missing", 15),
+    "prometheus killed": Trouble("Prometheus killed", killed(PROMETHEUS), "signals are missing", 30),
+    "prometheus held": Trouble("Prometheus stopped (SIGSTOP)", held(PROMETHEUS), "signals are missing", 15),
     "registry gone": Trouble("MLflow gone", registry_gone, "nothing registered yet", 15),
-    "clock ahead": Trouble(f"clock {JUMP_INTERVALS} intervals ahead", clock_ahead, None, JUMP_INTERVALS + 10),
-    "clock back": Trouble(f"clock {JUMP_INTERVALS} intervals back", clock_back, None, 10),
+    "clock ahead": Trouble(f"clock {JUMP} intervals ahead", clock_off(JUMP), None, JUMP + 10),
+    "clock back": Trouble(f"clock {JUMP} intervals back", clock_off(-JUMP), None, 10),
     "disk full": Trouble("ledger's disk full", disk_full, None, 10),
 }
 

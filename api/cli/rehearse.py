@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from agents.registry import CHALLENGER, Registry
+from agents.registry import CHALLENGER
 from api.cli.options import ConfigFile, TrackingUri
 from api.cli.output import result_console
 from api.cli.registry import find_version, open_registry
@@ -57,12 +57,12 @@ def rehearse_command(
     config = load_tuner_config(config_file, Path.cwd(), os.environ, {"tracking.uri": tracking_uri})
     logging.getLogger("httpx").setLevel(logging.WARNING)
     problem, registry = make_problem(config), open_registry(config, Path.cwd())
-    tracking = config.tracking
-    rehearsal = Registry(tracking.resolved_uri(Path.cwd()), tracking.experiment, MODEL.format(tracking.model))
-    version = find_version(registry, policy).version
+    model = MODEL.format(config.tracking.model)
+    config = config.model_copy(update={"tracking": config.tracking.model_copy(update={"model": model})})
+    rehearsal, version = open_registry(config, Path.cwd()), find_version(registry, policy).version
     enrol(registry, version, rehearsal)
     console = result_console()
-    folder = tracking.output / Path(problem.trace.info.name).name / FOLDER
+    folder = config.tracking.output / Path(problem.trace.info.name).name / FOLDER
     stays = not once and sys.stdout.isatty()
 
     def tell(line: str) -> None:

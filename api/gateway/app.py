@@ -82,19 +82,13 @@ def create_gateway(service: GatewayService) -> FastAPI:
     return app
 
 
-def _arms(service: GatewayService) -> LiveArms | None:
-    if service.tuned is None:
-        return None
-    return LiveArms(service.tuned, service.stack, service.clocks)
-
-
 class _Gateway:
     """The endpoints, beside those for whoever looks after the cache."""
 
     def __init__(self, service: GatewayService) -> None:
         self._service, self._metrics = service, GatewayMetrics()
         self._upstream = Upstream(service.client, service.settings)
-        self.arms = _arms(service)
+        self.arms = None if service.tuned is None else LiveArms(service.tuned, service.stack, service.clocks)
         counting = None if self.arms is None else self.arms.counting
         self.upkeep = Upkeep(service, self._metrics, self._upstream, counting)
         self.warming = GatewayWarming(service, self._upstream, service.settings.warming, counting)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TypeVar
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -18,10 +19,11 @@ from api.http.errors import ApiError, BadRequest, Missing
 from caches.errors import InputError
 from caches.hot_keys import HotKeys
 from caches.target import Fenced
-from tuner.live.arms_document import PATH, Wish, arms_json, first_fault
+from tuner.live.arms_document import PATH, Strict, Wish, arms_json, first_fault
 from tuner.live.salt_document import SALT_PATH, SaltWish, salt_json
 
 JSON = "application/json"
+Document = TypeVar("Document", bound=Strict)
 
 
 class OldFence(ApiError):
@@ -53,12 +55,9 @@ class ArmsAdmin:
         """Answers with what was taken, as `told` does. All is checked before anything is applied."""
         check_admin(request, self._settings)
         arms = self._tuned()
-        raw = await read_body(request, self._settings.largest_body_bytes)
+        wish = await self._wished(request, Wish)
         try:
-            wish = Wish.model_validate_json(raw)
             plan = wish.plan.value()
-        except ValidationError as error:
-            raise BadRequest(first_fault(error), first_fault(error).partition(":")[0]) from error
         except InputError as error:
             raise BadRequest(str(error)) from error
         try:
@@ -71,13 +70,17 @@ class ArmsAdmin:
         """Changes nothing, but takes a moment of the processor, in a thread."""
         check_admin(request, self._settings)
         arms = self._tuned()
-        raw = await read_body(request, self._settings.largest_body_bytes)
-        try:
-            wish = SaltWish.model_validate_json(raw)
-        except ValidationError as error:
-            raise BadRequest(first_fault(error), first_fault(error).partition(":")[0]) from error
+        wish = await self._wished(request, SaltWish)
         found = await asyncio.to_thread(arms.balanced_salt, self._hot, wish.seed, wish.shares)
         return Response(salt_json(found), 200, {"cache-control": "no-store"}, JSON)
+
+    async def _wished(self, request: Request, kind: type[Document]) -> Document:
+        raw = await read_body(request, self._settings.largest_body_bytes)
+        try:
+            return kind.model_validate_json(raw)
+        except ValidationError as error:
+            fault = first_fault(error)
+            raise BadRequest(fault, fault.partition(":")[0]) from error
 
     def _tuned(self) -> LiveArms:
         if self._arms is None:

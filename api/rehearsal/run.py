@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -50,9 +50,10 @@ Ticks = asyncio.Queue[ControlState | None]  # None: it has ended
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """config: with a trace, see `daemon_config`. registry: has the challenger. speed: how many times as fast as
-    recorded. folder: for the ledger and the report; what an earlier one left there is replaced. most_intervals:
-    until it is over in any case. stays: whether servers and traffic go on then, until somebody stops them."""
+    """config: with a trace, see `daemon_config`. registry: the one that it names, with a challenger. folder: for the
+    ledger and the report; what an earlier one left there is replaced. speed: how many times as fast as recorded.
+    most_intervals: until it is over in any case. stays: whether servers and traffic go on then, until somebody stops
+    them."""
 
     config: TunerConfig
     problem: Problem
@@ -84,18 +85,18 @@ async def rehearse(wanted: Rehearsal, tell: Tell, over: Callable[[Ending], None]
     async with AsyncExitStack() as stack:
         backend = await stack.enter_async_context(_backend(wanted))
         gateway = await stack.enter_async_context(_gateway(wanted, clock, keys, backend))
-        ledger = _new_ledger(wanted.folder)
+        told = daemon_config(config, gateway, wanted.folder / LEDGER)
+        ledger = _new_ledger(wanted.folder, told.control.ledger)
         stack.callback(ledger.close)
-        app = create_app(TunerService(ledger, wanted.registry, clock.unix), config.api)
-        page = await stack.enter_async_context(running(app, lifespan=True))
+        service = TunerService(ledger, wanted.registry, clock.unix)
+        page = await stack.enter_async_context(running(create_app(service, config.api), lifespan=True))
         tell(f"Page: {page}/   Gateway: {gateway}/v1   Emulated backend: {backend}/v1")
-        told = daemon_config(config, gateway, wanted.folder / LEDGER, wanted.registry.model_name)
         ticks = await stack.enter_async_context(_daemon(told, clock, keys))
         due, questions = _due(wanted, timeline, test.start, clock), Questions(problem.trace, problem.profile.name)
         await stack.enter_async_context(_beside(replay(questions, due, clock, gateway, sent)))
         story = Story(ledger)
         state = await _decided(ticks, story, tell, wanted.most_intervals)
-        over(_ending(wanted.folder, TunerService(ledger, None, clock.unix), story, state, sent))
+        over(_ending(wanted.folder, service, story, state, sent))
         while wanted.stays:
             await _next(ticks, story, tell)
 
@@ -109,11 +110,11 @@ def _due(wanted: Rehearsal, timeline: Timeline, first: int, clock: ReplayClock) 
     return dict(zip(rows, (arrivals + begins).tolist(), strict=True))
 
 
-def _new_ledger(folder: Path) -> Ledger:
+def _new_ledger(folder: Path, url: str) -> Ledger:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob(f"{LEDGER}*"):
         old.unlink()
-    return open_ledger(f"sqlite:///{folder / LEDGER}", folder)
+    return open_ledger(url, folder)
 
 
 @asynccontextmanager
@@ -140,7 +141,8 @@ async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         yield
     finally:
         task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        with suppress(asyncio.CancelledError):
+            await task  # raises what ended it before
 
 
 @asynccontextmanager

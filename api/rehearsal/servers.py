@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 
@@ -17,9 +16,9 @@ LOOK_SECONDS = 0.01
 
 
 @asynccontextmanager
-async def running(app: FastAPI, listener: socket.socket | None = None, *, lifespan: bool) -> AsyncIterator[str]:
-    """Yields its URL when it answers; stops it at the end. listener: by default on any free port of loopback."""
-    with listener or listen("127.0.0.1", 0) as at:
+async def running(app: FastAPI, *, lifespan: bool) -> AsyncIterator[str]:
+    """On a free port of loopback. Yields its URL when it answers; stops it at the end."""
+    with listen("127.0.0.1", 0) as at:
         server = server_of(app, SHUTDOWN_SECONDS, has_lifespan=lifespan)
         server.capture_signals = nullcontext  # type: ignore[method-assign,assignment]  # Ctrl-C ends all of it, in order
         serving = asyncio.create_task(server.serve(sockets=[at]))
@@ -28,7 +27,7 @@ async def running(app: FastAPI, listener: socket.socket | None = None, *, lifesp
             yield f"http://{place_of(at)}"
         finally:
             server.should_exit = True
-            await asyncio.gather(serving, return_exceptions=True)
+            await serving
 
 
 async def _begun(server: uvicorn.Server, serving: asyncio.Task[None]) -> None:

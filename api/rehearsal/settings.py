@@ -51,7 +51,7 @@ def gateway_config(problem: Problem, upstream: str, speed: float) -> ServeConfig
     )
 
 
-def daemon_config(config: TunerConfig, gateway: str, ledger: Path, model: str) -> TunerConfig:
+def daemon_config(config: TunerConfig, gateway: str, ledger: Path) -> TunerConfig:
     """The settings with the plumbing of this machine; how it decides stays what it says. Raises InputError."""
     if config.cache.kind != "response":
         raise InputError(f"cache.kind: got {config.cache.kind!r}, expected 'response': a gateway caches answers")
@@ -62,6 +62,5 @@ def daemon_config(config: TunerConfig, gateway: str, ledger: Path, model: str) -
         update={
             "control": config.control.model_copy(update=told | paced | plain),
             "signals": config.signals.model_copy(update={"prometheus": None}),
-            "tracking": config.tracking.model_copy(update={"model": model}),
         }
     )

@@ -12,13 +12,13 @@ import numpy as np
 import orjson
 
 from api.emulator.tokens import CHARACTERS, MESSAGE_TOKENS
+from api.gateway.answering import CACHE_HEADER
 from api.rehearsal.clock import ReplayClock
 from caches.errors import InputError
 from traces.trace import Trace
 
 AT_ONCE = 64  # requests on their way; more of them wait
 FAILED = "failed"
-OUTCOME = "x-setpoint-cache"
 
 
 @dataclass
@@ -79,7 +79,7 @@ async def replay(questions: Questions, due: Mapping[int, float], clock: ReplayCl
 async def _ask(client: httpx.AsyncClient, body: bytes, sent: Sent) -> None:
     try:
         response = await client.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
-        outcome = response.headers.get(OUTCOME, FAILED) if response.status_code == httpx.codes.OK else FAILED
+        outcome = response.headers.get(CACHE_HEADER, FAILED) if response.status_code == httpx.codes.OK else FAILED
     except httpx.HTTPError:  # counted, and shown at the end
         outcome = FAILED
     sent.outcomes[outcome] += 1

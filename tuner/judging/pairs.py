@@ -191,7 +191,12 @@ def _covariate(raw: Array, reference: Array, weight: Array, lead_in: Array) -> C
     fitted = lead_in.sum() >= LEAST_COVARIATE and varies > 0
     coefficient = float(np.clip(float(w @ (x * y)) / varies, 0.0, 1.0)) if fitted else 1.0
     rest = y - coefficient * x
-    return Covariate(coefficient, max(1.0 - float(w @ (rest * rest)) / total, 0.0) if total > 0 else 0.0)
+    return Covariate(coefficient, _explained(float(w @ (rest * rest)), total))
+
+
+def _explained(rest: float, total: float) -> float:
+    """Share of a sum of squares that is not left over."""
+    return max(1.0 - rest / total, 0.0) if total > 0 else 0.0
 
 
 def _seen_in_control(pairs: Pairs, lead_in: Covariate) -> Covariate:
@@ -207,8 +212,7 @@ def _seen_in_control(pairs: Pairs, lead_in: Covariate) -> Covariate:
     if between.sum() < LEAST_COVARIATE:
         return lead_in
     off, unexplained = np.diff(cost, 2)[between], np.diff(left, 2)[between]
-    total = float(off @ off)
-    explained = max(1.0 - float(unexplained @ unexplained) / total, 0.0) if total > 0 else 0.0
+    explained = _explained(float(unexplained @ unexplained), float(off @ off))
     mean = float(left[known].mean())
     always = math.sqrt(mean**2 + float(left[known].var(ddof=1)) / known.sum())
     arms = 1.0 + float(np.average((1.0 - share) / share, weights=pairs.weight))

@@ -22,11 +22,13 @@ Count = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0)]
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """Nothing is left out, added or taken for something else."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class _Settings(_Strict):
+class _Settings(Strict):
     cache_size: float
     ttl_seconds: float
     warmup_ratio: float
@@ -35,12 +37,12 @@ class _Settings(_Strict):
         return KnobSettings(**dict(self))
 
 
-class _Split(_Strict):
+class _Split(Strict):
     salt: str = Field(max_length=LONGEST_SALT)
     treatment: float = Field(ge=0, le=1)
 
 
-class _Plan(_Strict):
+class _Plan(Strict):
     split: _Split
     control: _Settings
     treatment: _Settings
@@ -49,14 +51,14 @@ class _Plan(_Strict):
         return Plan(Split(**dict(self.split)), self.control.value(), self.treatment.value())
 
 
-class Wish(_Strict):
+class Wish(Strict):
     """What a cache is told. Settings beyond the ranges are brought within them by the cache."""
 
     plan: _Plan
     fence: Count
 
 
-class _Knob(_Strict):
+class _Knob(Strict):
     name: str
     unit: str
     low: float
@@ -69,7 +71,7 @@ class _Knob(_Strict):
         return Knob(**dict(self))
 
 
-class _Space(_Strict):
+class _Space(Strict):
     cache_size: _Knob
     ttl_seconds: _Knob
     warmup_ratio: _Knob
@@ -78,7 +80,7 @@ class _Space(_Strict):
         return KnobSpace(self.cache_size.value(), self.ttl_seconds.value(), self.warmup_ratio.value())
 
 
-class _Histogram(_Strict):
+class _Histogram(Strict):
     bounds: tuple[float, ...]
     counts: tuple[Count, ...]
     total: Amount
@@ -95,7 +97,7 @@ class _Histogram(_Strict):
         return Histogram(**dict(self))
 
 
-class _Counters(_Strict):
+class _Counters(Strict):
     requests: Count
     hits: Count
     errors: Count
@@ -131,7 +133,7 @@ class _Counters(_Strict):
         return ArmCounters(**values)
 
 
-class ArmsDocument(_Strict):
+class ArmsDocument(Strict):
     """Of one moment. knobs: the operator's ranges."""
 
     knobs: _Space

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Annotated, Self
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from caches.target import BalancedSalt
-from tuner.live.arms_document import LONGEST_SALT, PATH
+from tuner.live.arms_document import LONGEST_SALT, PATH, Strict
 
 SALT_PATH = f"{PATH}/salt"
 MOST_SHARES = 20
@@ -17,18 +17,14 @@ MOST_SHARES = 20
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class SaltWish(_Strict):
+class SaltWish(Strict):
     """seed: of the salts that are tried. shares: of the treatment arm, for which one salt is balanced at once."""
 
     seed: int = Field(ge=0, lt=2**63)
     shares: tuple[Share, ...] = Field(min_length=1, max_length=MOST_SHARES)
 
 
-class SaltDocument(_Strict):
+class SaltDocument(Strict):
     """salt, imbalance: null where nothing is known of past traffic. keys: that were looked at."""
 
     salt: str | None = Field(max_length=LONGEST_SALT)

@@ -71,14 +71,14 @@ def test_the_gateway_has_the_ranges_of_the_problem() -> None:
 
 def test_the_daemon_keeps_how_it_decides() -> None:
     told = TunerConfig.model_validate({"rollout": {"shadow_intervals": 7}, "control": {"mode": "shadow"}})
-    config = daemon_config(told, "http://127.0.0.1:1", Path("/there/ledger.db"), "policy-rehearsal")
+    config = daemon_config(told, "http://127.0.0.1:1", Path("/there/ledger.db"))
     assert config.rollout == told.rollout
     assert config.control.ledger == "sqlite:////there/ledger.db"
     assert (config.control.mode, config.signals.prometheus) == ("live", None)
-    assert config.tracking.model == "policy-rehearsal"
+    assert config.tracking == told.tracking
     prefix = TunerConfig.model_validate({"cache": {"kind": "prefix"}})
     with pytest.raises(InputError, match=r"cache\.kind: got 'prefix', expected 'response'"):
-        daemon_config(prefix, "http://127.0.0.1:1", Path("/there/ledger.db"), "policy-rehearsal")
+        daemon_config(prefix, "http://127.0.0.1:1", Path("/there/ledger.db"))
 
 
 def test_records_of_the_access_log_are_the_key_stream() -> None:
