@@ -56,7 +56,7 @@ def enter(mlruns: Path, folder: Path, bundle: PolicyBundle) -> None:
 
 
 def rehearse(*options: str) -> Result:
-    command = ["rehearse", "--once", "--config", "setpoint.toml", "--speed", "600", *options]
+    command = ["rehearse", "--once", "--config", "setpoint.toml", "--speed", "300", *options]
     return CliRunner().invoke(app, command, catch_exceptions=False)
 
 
@@ -64,9 +64,9 @@ def test_a_better_policy_is_promoted_and_the_report_says_so(place: Path, mlruns:
     enter(mlruns, place, bundle_that_wants(10_000.0))
     done = rehearse()
     assert done.exit_code == 0
-    assert "A challenger has 5 % of the keys." in done.stdout
-    assert "A challenger has 50 % of the keys" in done.stdout
-    assert "The challenger was promoted" in done.stdout
+    assert "A challenger has 5 % of the keys." in done.stdout, done.stdout
+    assert "A challenger has 50 % of the keys" in done.stdout, done.stdout
+    assert "The challenger was promoted" in done.stdout, done.stdout
     assert "failed" not in done.stdout
     folder = place / "out" / "by-hand" / "rehearsal"
     assert "<h1>Experiment rehearsal-" in (folder / "report.html").read_text()

@@ -12,7 +12,7 @@ from tuner.config import TunerConfig
 from tuner.problem import problem_of
 
 INTERVAL_SECONDS = 60.0  # as in SETTINGS
-INTERVALS, PER_INTERVAL, KEYS = 80, 40, 50
+INTERVALS, PER_INTERVAL, KEYS = 80, 60, 200  # so many keys that one in twenty is some of them under any salt
 SETTINGS = """
 [trace]
 path = "by-hand.trace"
