@@ -19,9 +19,10 @@ from benchmarks.harness import Benchmark, Cell, Goal, Report, Table, at_least, a
 from benchmarks.stack_parts import parts_table, search_table, space, threads_table
 from benchmarks.stack_traffic import CLOSERS, OPENERS, asked, keys_of, questions
 from benchmarks.stampede import stampede_table
-from caches.admission import Admission, AdmissionRule
+from caches.admission import Doorkeeper
 from caches.keys.request_key import RequestKey
 from caches.place import Place
+from caches.policies.settings import SecondHit
 from caches.semantic.tier import SemanticTier
 from caches.semantic.wordllama_embedder import WordLlamaEmbedder
 from caches.stack import Stack
@@ -50,7 +51,7 @@ class Run:
     held: int
 
 
-async def run(known: Sequence[RequestKey], requests: Sequence[RequestKey], admission: Admission | None) -> Run:
+async def run(known: Sequence[RequestKey], requests: Sequence[RequestKey], admission: Doorkeeper | None) -> Run:
     """Known questions are answered before, in the tier below only. What no tier answers is stored in both."""
     overhead = 512
     memory = MemoryTier(space(MEMORY_ENTRIES * (BODY_BYTES + overhead)), entry_overhead_bytes=overhead)
@@ -79,21 +80,21 @@ async def run(known: Sequence[RequestKey], requests: Sequence[RequestKey], admis
     return Run(seconds, taken, by, places[0].stats.kept_out, held)
 
 
-def run_of(requests: int, rule: AdmissionRule | None, seed: int) -> Run:
+def run_of(requests: int, rule: SecondHit | None, seed: int) -> Run:
     """With traffic and tiers of its own."""
     texts = questions()
     sent = keys_of(asked(texts, requests, EXACT_SHARE, seed))
-    return asyncio.run(run(keys_of(texts), sent, None if rule is None else Admission(rule)))
+    return asyncio.run(run(keys_of(texts), sent, None if rule is None else Doorkeeper.alike(rule)))
 
 
-def runs_of(requests: int, rule: AdmissionRule | None, processes: int) -> list[Run]:
+def runs_of(requests: int, rule: SecondHit | None, processes: int) -> list[Run]:
     """At the same time."""
     with ProcessPoolExecutor(processes, get_context("fork")) as pool:
         return list(pool.map(partial(run_of, requests, rule), range(processes)))
 
 
 def measure(quick: bool) -> Report:
-    requests, second = 2_000 if quick else REQUESTS, AdmissionRule()
+    requests, second = 2_000 if quick else REQUESTS, SecondHit()
     runs = {}
     for name, rule, processes in (
         ("every answer", None, 1),

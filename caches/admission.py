@@ -1,4 +1,4 @@
-"""Which answers a tier takes in: those that were asked for twice lately. Off unless a place is given one.
+"""Requests for each key within a window: what the second hit goes by. Off unless a place or a cache is given it.
 
 LRU-K, K = 2 (E. J. O'Neil, P. E. O'Neil and G. Weikum, The LRU-K page replacement algorithm for database disk
 buffering, SIGMOD 1993), as a rule of admission: what was asked for once pushes nothing out. As there, requests are
@@ -8,40 +8,28 @@ remembered beyond what the tier holds, and all of them count, hits and misses: a
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Hashable
+from typing import Generic, TypeVar
 
-from caches.errors import InputError
+from caches.keys.by_name import ByName
+from caches.keys.request_key import RequestKey
+from caches.policies.settings import SecondHit
 
-
-@dataclass(frozen=True)
-class AdmissionRule:
-    """requests: for one key, within window_seconds, before its answer is taken in (K). remembered: keys at most; the
-    least recently asked for are forgotten."""
-
-    requests: int = 2
-    window_seconds: float = 3_600.0
-    remembered: int = 65_536
-
-    def __post_init__(self) -> None:
-        for name in ("requests", "remembered"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name}: got {getattr(self, name)}, expected 1 or more")
-        if not self.window_seconds > 0:
-            raise InputError(f"window_seconds: got {self.window_seconds}, expected above 0")
+K = TypeVar("K", bound=Hashable)
 
 
-class Admission:
-    """Of one place. One event loop's; no locks."""
+class SecondHitCounts(Generic[K]):
+    """Of one place or cache. One event loop's; no locks."""
 
-    def __init__(self, rule: AdmissionRule = AdmissionRule()) -> None:
+    def __init__(self, rule: SecondHit = SecondHit()) -> None:
         self._rule = rule
-        self._times: OrderedDict[bytes, tuple[float, ...]] = OrderedDict()  # of the last K requests
+        self._times: OrderedDict[K, tuple[float, ...]] = OrderedDict()  # of the last K requests
 
     def __len__(self) -> int:
         """Keys remembered now."""
         return len(self._times)
 
-    def asked(self, name: bytes, now_seconds: float) -> None:
+    def asked(self, name: K, now_seconds: float) -> None:
         """One more request for this key, whether it hits or misses."""
         times = self._times.get(name, ())
         self._times[name] = (*times, now_seconds)[-self._rule.requests :]
@@ -49,7 +37,30 @@ class Admission:
         if len(self._times) > self._rule.remembered:
             self._times.popitem(last=False)
 
-    def admits(self, name: bytes, now_seconds: float) -> bool:
+    def admits(self, name: K, now_seconds: float) -> bool:
         """Whether the K-th latest request for it is at most a window ago. Changes nothing."""
         times = self._times.get(name, ())
         return len(times) == self._rule.requests and now_seconds - times[0] <= self._rule.window_seconds
+
+
+class Doorkeeper:
+    """Of a place: which answers it takes in, by namespace. None for all answers of a namespace."""
+
+    def __init__(self, by_namespace: ByName[SecondHitCounts[bytes] | None]) -> None:
+        self._counts = by_namespace
+
+    @classmethod
+    def alike(cls, rule: SecondHit) -> Doorkeeper:
+        """One rule, and one memory of requests, for all namespaces."""
+        return cls(ByName({}, SecondHitCounts(rule)))
+
+    def asked(self, key: RequestKey, now_seconds: float) -> None:
+        """One more request for this key, whether it hits or misses."""
+        counts = self._counts.of(key.partition.namespace)
+        if counts is not None:
+            counts.asked(key.id, now_seconds)
+
+    def admits(self, key: RequestKey, now_seconds: float) -> bool:
+        """Whether its answer is taken in where none is held."""
+        counts = self._counts.of(key.partition.namespace)
+        return counts is None or counts.admits(key.id, now_seconds)

@@ -1,5 +1,7 @@
 """A live in-process cache: least recently used by bytes, with a lifetime. Plain Python, one owner, no locks.
 
+caches.policies.live.cache makes one with another eviction policy or with a rule of admission.
+
 The rules, which the shadow cache keeps to the letter (tests/contracts holds both to them):
 - an entry whose age has reached `ttl_seconds` is gone, before anything else happens at that time. Age runs from the
   write, or from the last touch, as `expiry` says;
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from caches.errors import InputError
@@ -31,6 +33,7 @@ class Entry(Generic[V]):
     written_seconds: float
     touched_seconds: float
     ttl_seconds: float | None
+    cost: float = 1.0
 
 
 class InProcessCache(Generic[K, V]):
@@ -83,29 +86,41 @@ class InProcessCache(Generic[K, V]):
         now_seconds: float,
         ttl_seconds: float | None = None,
         written_seconds: float | None = None,
+        cost: float = 1.0,
     ) -> bool:
         """Stores after a miss or over what is there; returns whether it was taken (False: larger than the cache).
 
         written_seconds: before now where the value was written elsewhere. Such an entry goes when it is looked up too
-        old or when those put before it are.
+        old or when those put before it are. cost: of a miss, in GPU seconds; for policies that go by it.
         """
+        written = now_seconds if written_seconds is None else written_seconds
+        return self._take(key, Entry(value, size_bytes, written, now_seconds, ttl_seconds, cost), now_seconds)
+
+    def _take(self, key: K, entry: Entry[V], now_seconds: float, *, welcome: bool = False) -> bool:
+        """welcome: no rule of admission judges it; here there is none."""
         self._sweep(now_seconds)
         if key in self._by_touch:
             self._remove(key, None)
-        if size_bytes > self.capacity_bytes:
+        if entry.size_bytes > self.capacity_bytes:
             self._counts["refusals"] += 1
             return False
-        written = now_seconds if written_seconds is None else written_seconds
-        entry = Entry(value, size_bytes, written, now_seconds, ttl_seconds)
         self._by_touch[key] = self._by_write[key] = entry
-        self._used_bytes += size_bytes
+        self._used_bytes += entry.size_bytes
         self._make_room()
         return True
 
-    def write(self, key: K, value: V, size_bytes: int, now_seconds: float, ttl_seconds: float | None = None) -> bool:
+    def write(
+        self,
+        key: K,
+        value: V,
+        size_bytes: int,
+        now_seconds: float,
+        ttl_seconds: float | None = None,
+        cost: float = 1.0,
+    ) -> bool:
         """`put` on the client's own behalf rather than after a miss; counted as a write."""
         self._counts["writes"] += 1
-        return self.put(key, value, size_bytes, now_seconds, ttl_seconds)
+        return self.put(key, value, size_bytes, now_seconds, ttl_seconds, cost=cost)
 
     def delete(self, key: K, now_seconds: float) -> bool:
         """Removes an entry; returns whether there was one."""
@@ -132,9 +147,12 @@ class InProcessCache(Generic[K, V]):
         now_seconds: float,
         ttl_seconds: float | None = None,
         written_seconds: float | None = None,
+        cost: float = 1.0,
     ) -> bool:
         """Stores ahead of any request; counted as a warm-up when taken."""
-        taken = self.put(key, value, size_bytes, now_seconds, ttl_seconds, written_seconds)
+        written = now_seconds if written_seconds is None else written_seconds
+        entry = Entry(value, size_bytes, written, now_seconds, ttl_seconds, cost)
+        taken = self._take(key, entry, now_seconds, welcome=True)
         if taken:
             self._counts["warmups"] += 1
         return taken
@@ -154,7 +172,7 @@ class InProcessCache(Generic[K, V]):
             return False
         before = len(self._by_touch)
         while self._used_bytes > capacity_bytes and before - len(self._by_touch) < most:
-            self._remove(next(iter(self._by_touch)), "evictions")
+            self._remove(self._first_to_go(capacity_bytes), "evictions")
         self.capacity_bytes = max(capacity_bytes, self._used_bytes)
         return self._used_bytes <= capacity_bytes
 
@@ -179,7 +197,7 @@ class InProcessCache(Generic[K, V]):
         if now_seconds - entry.written_seconds >= self._lifetime(entry):
             self._counts["expirations"] += 1
             return False
-        return self.put(key, entry.value, entry.size_bytes, now_seconds, entry.ttl_seconds, entry.written_seconds)
+        return self._take(key, replace(entry, touched_seconds=now_seconds), now_seconds, welcome=True)
 
     def peek(self, key: K) -> V | None:
         """What is held under this key after the last call, however old. Touches and counts nothing."""
@@ -219,7 +237,11 @@ class InProcessCache(Generic[K, V]):
 
     def _make_room(self) -> None:
         while self._used_bytes > self.capacity_bytes:
-            self._remove(next(iter(self._by_touch)), "evictions")
+            self._remove(self._first_to_go(self.capacity_bytes), "evictions")
+
+    def _first_to_go(self, capacity_bytes: int) -> K:
+        """There must be an entry."""
+        return next(iter(self._by_touch))
 
     def _remove(self, key: K, counted_as: str | None) -> None:
         entry = self._by_touch.pop(key)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from caches.admission import Admission, AdmissionRule
+from caches.admission import Doorkeeper, SecondHitCounts
+from caches.keys.by_name import ByName
 from caches.knobs import KNOB_NAMES, Knob, KnobSpace
+from caches.policies.settings import SecondHit
 from envs.units import described
 
 SECTION = ConfigDict(frozen=True, extra="forbid")
+SECOND_HIT = "second-hit"
 SHORT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 LEAST_BYTES, LEAST_SERVER_BYTES, LEAST_CASSANDRA_BYTES = 2**16, 2**24, 2**22
@@ -91,9 +95,15 @@ class AdmissionConfig(BaseModel):
 
     model_config = SECTION
 
+    admission: Literal["all", "second-hit", "tinylfu", "cost-aware"] | None = described(
+        None,
+        "Which answers it takes in, see the page on eviction; not set: second-hit where `admission_requests` is set, "
+        "else all. Of tinylfu and cost-aware only memory is capable.",
+        "name",
+    )
     admission_requests: int | None = described(
         None,
-        "An answer is kept once it was asked for so often; not set: every answer.",
+        "Of second-hit: an answer is kept once it was asked for so often; not set: 2.",
         "number",
         ge=1,
         le=100,
@@ -101,12 +111,24 @@ class AdmissionConfig(BaseModel):
     )
     admission_window_seconds: float = seconds(3_600.0, "Within so long.")
 
-    @property
-    def admission(self) -> Admission | None:
-        """A new one, which knows of no request yet."""
-        if self.admission_requests is None:
-            return None
-        return Admission(AdmissionRule(self.admission_requests, self.admission_window_seconds))
+    @model_validator(mode="after")
+    def _of_one_rule(self) -> AdmissionConfig:
+        if self.admission_requests is not None and self.admission not in (None, SECOND_HIT):
+            raise ValueError("admission_requests only with admission second-hit")
+        return self
+
+    def doorkeeper(self, namespaces: Mapping[str, str | None]) -> Doorkeeper | None:
+        """A new one, which knows of no request yet. namespaces: what each says, None for what the tier does."""
+        rule = SecondHit(self.admission_requests or 2, self.admission_window_seconds)
+        own = self.admission == SECOND_HIT or (self.admission is None and self.admission_requests is not None)
+        default = SecondHitCounts[bytes](rule) if own else None
+        named = {
+            name: default if said is None else SecondHitCounts[bytes](rule) if said == SECOND_HIT else None
+            for name, said in namespaces.items()
+        }
+        return (
+            None if all(counts is None for counts in (default, *named.values())) else Doorkeeper(ByName(named, default))
+        )
 
 
 class KeptConfig(AdmissionConfig, TtlLimits):
@@ -124,6 +146,8 @@ class KeptConfig(AdmissionConfig, TtlLimits):
 
     @model_validator(mode="after")
     def _in_order(self) -> KeptConfig:
+        if self.admission in ("tinylfu", "cost-aware"):
+            raise ValueError("admission all or second-hit: only memory knows which entry would go")
         _check_order(self._lowest, self.cache_size or KEPT_BYTES, self.highest_cache_size, "cache_size")
         _check_order(self.lowest_ttl_seconds, self.ttl_seconds or TTL_SECONDS, self.highest_ttl_seconds, "ttl_seconds")
         return self

@@ -11,6 +11,7 @@ from api.gateway.config_knobs import (
     LEAST_BYTES,
     LEAST_CASSANDRA_BYTES,
     LEAST_SERVER_BYTES,
+    SECOND_HIT,
     SECTION,
     SHORT_NAME,
     AdmissionConfig,
@@ -21,15 +22,31 @@ from api.gateway.config_knobs import (
 )
 from api.gateway.config_semantic import SemanticConfig
 from caches.errors import InputError
+from caches.policies.catalog import admission_called, eviction_called
+from caches.policies.settings import Admission, AdmitAll, Eviction
 from envs.units import described
 
 MEMORY, DISK, REDIS, CASSANDRA, SEMANTIC = "memory", "disk", "redis", "cassandra", "semantic"
 RESERVED = frozenset({MEMORY, DISK, CASSANDRA, SEMANTIC, "partitions"})
 Kept = TypeVar("Kept", bound=KeptConfig)
+EvictionName = Literal["lru", "lru-2", "lru-3", "lfu", "lfu-lru", "gdsf", "s3-fifo", "sieve", "w-tinylfu"]
 
 
 class MemoryConfig(AdmissionConfig, LocalConfig):
     """The tier in this process's own memory, `memory`. A hit in it is `hit-l1`."""
+
+    eviction_policy: EvictionName = described(
+        "lru", "Which entry goes when it is full, see the page on eviction.", "name"
+    )
+
+    @property
+    def eviction(self) -> Eviction:
+        return eviction_called(self.eviction_policy)
+
+    @property
+    def judged_by(self) -> Admission:
+        """The rule that the tier itself keeps; the second hit is kept where it is asked."""
+        return admission_called(self.admission or "all") if self.admission != SECOND_HIT else AdmitAll()
 
 
 class DiskConfig(KeptConfig):
@@ -57,6 +74,9 @@ class RedisConfig(KeptConfig):
         "server that is the cache's alone; it has to be there when the gateway starts.",
         "name",
     )
+    eviction_policy: EvictionName = described(
+        "lru", "Which entry goes when it is full: in the index mode lru, in the server mode lru or lfu.", "name"
+    )
     slow_seconds: float = seconds(0.2, "A lookup that takes longer is given up, and the tier left alone for a while.")
     prefix: str | None = described(
         None,
@@ -70,7 +90,15 @@ class RedisConfig(KeptConfig):
     def _has_a_place(self) -> RedisConfig:
         if (self.url is None) == (self.url_env is None):
             raise ValueError("either url or url_env")
+        offered = ("lru",) if self.mode == "index" else ("lru", "lfu")
+        if self.eviction_policy not in offered:
+            raise ValueError(f"eviction_policy of {', '.join(offered)} in the {self.mode} mode")
         return self
+
+    @property
+    def server_policy(self) -> Literal["lru", "lfu"]:
+        """As the server approximates it."""
+        return "lfu" if self.eviction_policy == "lfu" else "lru"
 
     @property
     def _least(self) -> int:

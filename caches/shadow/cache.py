@@ -11,6 +11,12 @@ from numpy.typing import NDArray
 
 from caches.errors import InputError, Mismatch
 from caches.files import written_whole
+from caches.policies import kernel as policy_kernel
+from caches.policies.rules import ALL, LRU, Rules, rules_from, rules_of
+from caches.policies.settings import Admission, AdmitAll, Eviction, Lru
+from caches.policies.state import GROWING
+from caches.policies.state import State as PolicyState
+from caches.policies.state import empty_state as empty_policy_state
 from caches.shadow import kernel
 from caches.stats import CacheStats, Expiry
 
@@ -76,7 +82,9 @@ def limits_of(capacity_bytes: float, ttl_seconds: float, expiry: Expiry) -> kern
 class ShadowCache:
     """Walks forward over one trace. `position` is the next request to be replayed.
 
-    The rules are those of caches.in_process. Memory: 12 bytes per key, 16 per warm-up; forking copies just that.
+    The rules are those of caches.in_process, with another eviction policy or a rule of admission those of
+    caches.policies.kernel. cost: GPU seconds of each request on a miss, float32 (n,); without it a miss costs 1. Memory
+    for least recently used: 12 bytes per key, 16 per warm-up; forking copies just that.
     """
 
     def __init__(
@@ -86,10 +94,19 @@ class ShadowCache:
         capacity_bytes: float,
         ttl_seconds: float = np.inf,
         expiry: Expiry = Expiry.SINCE_WRITE,
+        eviction: Eviction = Lru(),
+        admission: Admission = AdmitAll(),
+        cost: Array | None = None,
     ) -> None:
         self.requests, self.expiry, self.position = requests, expiry, 0
         self.limits = limits_of(capacity_bytes, ttl_seconds, expiry)
-        self.state = empty_state(num_keys)
+        self.cost = NO_AGE if cost is None else plain(cost, np.float32)
+        if len(self.cost) not in (0, len(requests.key)):
+            raise InputError(f"cost: got {len(self.cost)} rows, expected one for each of {len(requests.key)} requests")
+        self.rules = rules_of(eviction, admission)
+        self.state: kernel.State | PolicyState = (
+            empty_state(num_keys) if _is_plain(self.rules) else empty_policy_state(self.rules, num_keys)
+        )
 
     def apply(self, capacity_bytes: float, ttl_seconds: float, now_seconds: float) -> None:
         """Brings new settings into force before the next request: first age, then space."""
@@ -121,8 +138,7 @@ class ShadowCache:
         fetched = np.empty(len(positions), np.int32)
         moment = kernel.Moment(self.position, now_seconds, until_seconds)
         record = kernel.Record(fetched, NOTHING, NO_AGE)
-        taken = kernel.advance(self.requests, self.state, self.limits, moment, positions, self.position, record)
-        return fetched[:taken]
+        return fetched[: self._replay(moment, positions, self.position, record)]
 
     def stats(self) -> CacheStats:
         counts = {name: int(value) for name, value in zip(COUNT_NAMES, self.state.counts, strict=True)}
@@ -136,8 +152,8 @@ class ShadowCache:
         """An independent copy that goes on from here over the same trace."""
         twin = ShadowCache.__new__(ShadowCache)
         twin.requests, twin.expiry, twin.position = self.requests, self.expiry, self.position
-        twin.limits = self.limits
-        twin.state = kernel.State(*(array.copy() for array in self.state))
+        twin.limits, twin.rules, twin.cost = self.limits, self.rules, self.cost
+        twin.state = type(self.state)(*(array.copy() for array in self.state))
         return twin
 
     def save(self, path: Path) -> None:
@@ -149,27 +165,40 @@ class ShadowCache:
                 **self.state._asdict(),
                 limits=np.array([ttl]),
                 marks=np.array([capacity, int(since_touch), self.position, len(self.requests.key)], np.int64),
+                rules=np.array(self.rules, np.float64),
             )
 
     @staticmethod
-    def restore(path: Path, requests: kernel.Requests) -> ShadowCache:
-        """Raises Mismatch when the state was saved on a trace with another number of requests."""
+    def restore(path: Path, requests: kernel.Requests, cost: Array | None = None) -> ShadowCache:
+        """cost: as at the beginning. Raises Mismatch when the state was saved on a trace with another number of
+        requests."""
         with np.load(path, allow_pickle=False) as saved:
-            state = kernel.State(*(saved[name] for name in kernel.State._fields))
+            rules = rules_from(saved["rules"])
+            kind = kernel.State if _is_plain(rules) else PolicyState
+            state = kind(*(saved[name] for name in kind._fields))
             capacity, since_touch, position, length = (int(value) for value in saved["marks"])
             ttl = float(saved["limits"][0])
         if length != len(requests.key):
             raise Mismatch(f"{path}: got a state over {length} requests, expected {len(requests.key)}")
-        cache = ShadowCache(requests, len(state.entry), capacity, ttl, Expiry(since_touch))
-        cache.state, cache.position = state, position
+        cache = ShadowCache(requests, len(state.entry), capacity, ttl, Expiry(since_touch), cost=cost)
+        cache.state, cache.position, cache.rules = state, position, rules
         return cache
 
     def _advance(self, stop: int, now_seconds: float, record: kernel.Record) -> None:
         if not self.position <= stop <= len(self.requests.key):
             raise InputError(f"stop: got {stop}, expected from {self.position} to {len(self.requests.key)} requests")
         moment = kernel.Moment(self.position, now_seconds, now_seconds)
-        kernel.advance(self.requests, self.state, self.limits, moment, NOTHING_FETCHED, stop, record)
+        self._replay(moment, NOTHING_FETCHED, stop, record)
         self.position = stop
+
+    def _replay(self, moment: kernel.Moment, candidates: Array, stop: int, record: kernel.Record) -> int:
+        if isinstance(self.state, kernel.State):
+            taken = kernel.advance(self.requests, self.state, self.limits, moment, candidates, stop, record)
+        else:
+            taken = policy_kernel.advance(
+                self.requests, self.state, self.limits, moment, candidates, stop, record, self.rules, self.cost
+            )
+        return int(taken)
 
     def _last_time(self) -> float:
         """A time at which nothing more can happen than has: the latest the cache has seen among its requests."""
@@ -180,8 +209,16 @@ class ShadowCache:
         if listed + more <= room:
             return
         grown = max(listed + more, 2 * room)
-        longer = (np.resize(array, grown) if room else np.zeros(grown, array.dtype) for array in self.state[3:])
-        self.state = kernel.State(*self.state[:3], *longer)
+        old = {name: getattr(self.state, name) for name in GROWING}
+        longer = {
+            name: np.resize(array, grown) if room else np.zeros(grown, array.dtype) for name, array in old.items()
+        }
+        self.state = self.state._replace(**longer)
+
+
+def _is_plain(rules: Rules) -> bool:
+    """Whether the kernel for least recently used does."""
+    return rules.eviction == LRU and rules.admission == ALL
 
 
 COUNT_NAMES = (

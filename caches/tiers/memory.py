@@ -9,6 +9,8 @@ from typing import NamedTuple
 from caches.in_process import InProcessCache
 from caches.keys.request_key import Partition, RequestKey
 from caches.knobs import KnobSpace
+from caches.policies.live.cache import live_cache
+from caches.policies.settings import Admission, AdmitAll, Eviction, Lru
 from caches.tiers.limits import within
 from caches.tiers.local import LocalTier
 from caches.tiers.selection import label_bytes
@@ -31,14 +33,24 @@ class _Entry(NamedTuple):
 
 class MemoryTier(LocalTier[_Entry]):
     """Entries are not copied: a body is bytes. entry_overhead_bytes: counted for each entry beside its body and labels
-    (`label_bytes`)."""
+    (`label_bytes`). Policies that go by the cost of a miss take what the backend took for the answer."""
 
     def __init__(
-        self, space: KnobSpace, name: str = "memory", entry_overhead_bytes: int = 512, most_removed: int = 1_000
+        self,
+        space: KnobSpace,
+        name: str = "memory",
+        entry_overhead_bytes: int = 512,
+        most_removed: int = 1_000,
+        eviction: Eviction = Lru(),
+        admission: Admission = AdmitAll(),
     ) -> None:
         begin = within(space.default(), space)
-        cache: InProcessCache[bytes, _Entry] = InProcessCache(
-            int(begin.cache_size), begin.ttl_seconds, most_swept=most_removed
+        cache: InProcessCache[bytes, _Entry] = live_cache(
+            int(begin.cache_size),
+            begin.ttl_seconds,
+            most_swept=most_removed,
+            eviction=eviction,
+            admission=admission,
         )
         super().__init__(name, space, cache, most_removed)
         self._overhead = entry_overhead_bytes
@@ -64,4 +76,5 @@ class MemoryTier(LocalTier[_Entry]):
         if answer.outlived(self._cache.ttl_seconds, now):
             return False
         entry = _Entry(_labels(key.partition, key.model, key.tags), answer)
-        return keep(key.id, entry, size, now, answer.ttl_seconds, answer.written_seconds)
+        cost = answer.compute_seconds
+        return keep(key.id, entry, size, now, answer.ttl_seconds, answer.written_seconds, cost)

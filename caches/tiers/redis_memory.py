@@ -27,11 +27,11 @@ class Usage:
 class ServerMemory:
     """`maxmemory` counts everything that the server allocates, beside entries also its tables and the buffers of
     connections. empty_bytes: what it needs without entries and connections, after `begin`. bound_bytes: the limit as it
-    was read last; infinite where the server has none."""
+    was read last; infinite where the server has none. policy: lru or lfu, the server's own approximations of them."""
 
-    def __init__(self, connection: Redis, name: str, spare_bytes: int, samples: int) -> None:
+    def __init__(self, connection: Redis, name: str, spare_bytes: int, samples: int, policy: str) -> None:
         self._redis, self._name, self._spare = connection, name, spare_bytes
-        self._wanted = {"maxmemory-policy": "allkeys-lru", "maxmemory-samples": str(samples)}
+        self._wanted = {"maxmemory-policy": f"allkeys-{policy}", "maxmemory-samples": str(samples)}
         self.empty_bytes, self.bound_bytes = 0, math.inf
         self._counting = asyncio.Lock()  # an answer that overtakes another would look like a restart
         self._growth = {"evicted_keys": _Growth(), "expired_keys": _Growth()}

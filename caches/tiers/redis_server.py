@@ -1,5 +1,5 @@
 """A shared tier in a Redis server that is the cache's alone: the server's own memory limit is the capacity, and its own
-approximate least recently used decides what goes. Faster than the index mode, and less exact."""
+approximation of the eviction policy decides what goes. Faster than the index mode, and less exact."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from redis.asyncio import RedisCluster
@@ -45,6 +45,7 @@ class RedisServerOptions:
     spare_bytes: int = 4 << 20
     share_removed: float = 0.05
     samples: int = 10
+    policy: Literal["lru", "lfu"] = "lru"
 
 
 class RedisServerTier:
@@ -69,7 +70,7 @@ class RedisServerTier:
         self.name, self._space, self._options = name, space, options
         self._redis: Any = connection  # its answers are bytes; their types say str too
         self._clearing = Clearing(connection, name, self._key(b""))
-        self._memory = ServerMemory(connection, name, options.spare_bytes, options.samples)
+        self._memory = ServerMemory(connection, name, options.spare_bytes, options.samples, options.policy)
         self._counts: Counter[str] = Counter()
         self._known = within(space.default(), space)
         self._line, self._applied_seconds = b"", -math.inf  # of what is known

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caches.admission import Admission, AdmissionRule
+from caches.admission import Doorkeeper, SecondHitCounts
 from caches.errors import InputError
 from caches.flight import Flight
 from caches.place import Place
+from caches.policies.settings import SecondHit
 from caches.stack import Served, Stack, StackRules
 from caches.tiers.memory import MemoryTier
 from caches.tiers.tier import Answer
@@ -22,7 +23,7 @@ PLAIN = StackRules(ttl_jitter=0.0, refresh_beta=0.0)
 Log = list[tuple[int, float]]
 
 
-def admitted(log: Log, number: int, now: float, rule: AdmissionRule) -> bool:
+def admitted(log: Log, number: int, now: float, rule: SecondHit) -> bool:
     """By the whole log: goes back from now while fewer than `remembered` other keys were asked for in between, since
     then this one is forgotten."""
     times: list[float] = []
@@ -39,12 +40,12 @@ def admitted(log: Log, number: int, now: float, rule: AdmissionRule) -> bool:
 
 
 STEPS = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0.0, 0.5, 1.0, 3.0])), max_size=40)
-RULES = st.builds(AdmissionRule, st.integers(1, 3), st.sampled_from([1.0, 2.0, 5.0]), st.integers(1, 5))
+RULES = st.builds(SecondHit, st.integers(1, 3), st.sampled_from([1.0, 2.0, 5.0]), st.integers(1, 5))
 
 
 @given(steps=STEPS, rule=RULES)
-def test_it_admits_what_the_list_of_all_requests_says(steps: list[tuple[int, float]], rule: AdmissionRule) -> None:
-    admission, log, now = Admission(rule), Log(), START
+def test_it_admits_what_the_list_of_all_requests_says(steps: list[tuple[int, float]], rule: SecondHit) -> None:
+    admission, log, now = SecondHitCounts(rule), Log(), START
     for number, wait in steps:
         now += wait
         admission.asked(b"%d" % number, now)
@@ -63,13 +64,13 @@ WALK = st.lists(
 @settings(deadline=None)
 @given(steps=WALK, rule=RULES)
 def test_a_place_takes_in_what_was_asked_for_often_enough_or_is_there(
-    steps: list[tuple[str, int, float]], rule: AdmissionRule
+    steps: list[tuple[str, int, float]], rule: SecondHit
 ) -> None:
     """With room for all and endless lifetimes: what is held is what was let in and not deleted."""
 
     async def whole() -> None:
         place, log, held, now, kept_out = (
-            Place(MemoryTier(SPACE), admission=Admission(rule)),
+            Place(MemoryTier(SPACE), admission=Doorkeeper.alike(rule)),
             Log(),
             set[int](),
             START,
@@ -103,7 +104,7 @@ async def test_the_first_repeat_misses_and_a_renewal_replaces_what_is_there() ->
         calls.append(now[0])
         return answer_of(len(calls), 10, now[0])
 
-    stack = Stack([Place(MemoryTier(SPACE), admission=Admission())], PLAIN, clock=lambda: now[0])
+    stack = Stack([Place(MemoryTier(SPACE), admission=Doorkeeper.alike(SecondHit()))], PLAIN, clock=lambda: now[0])
     tiers = []
     for _ in range(4):
         now[0] += 1.0
@@ -118,7 +119,7 @@ async def test_the_first_repeat_misses_and_a_renewal_replaces_what_is_there() ->
 
 async def test_what_a_lower_tier_has_comes_up_at_the_second_request() -> None:
     upper, lower = MemoryTier(SPACE, "l1"), MemoryTier(SPACE, "l2")
-    stack = Stack([Place(upper, admission=Admission()), Place(lower)], PLAIN, clock=lambda: START)
+    stack = Stack([Place(upper, admission=Doorkeeper.alike(SecondHit())), Place(lower)], PLAIN, clock=lambda: START)
     await lower.store(key_of(1), answer_of(1, 10, START), START)
     tiers = []
     for _ in range(3):
@@ -137,4 +138,4 @@ async def test_what_a_lower_tier_has_comes_up_at_the_second_request() -> None:
 )
 def test_rules_that_make_no_sense_are_refused(given: dict[str, Any], told: str) -> None:
     with pytest.raises(InputError, match=told):
-        AdmissionRule(**given)
+        SecondHit(**given)

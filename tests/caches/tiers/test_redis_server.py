@@ -51,6 +51,15 @@ async def tier_on(url: str) -> AsyncIterator[RedisServerTier]:
         await tier.close()
 
 
+async def test_the_server_goes_by_frequency_where_that_is_asked_for(plain: redis.Redis, own_redis_server: str) -> None:
+    tier = RedisServerTier(patient(own_redis_server), ROOMY, options=replace(OPTIONS, policy="lfu"))
+    try:
+        await tier.apply(KnobSettings(5 * MEBIBYTE, 60.0, 0.5), START)
+        assert plain.config_get("maxmemory-policy") == {"maxmemory-policy": "allkeys-lfu"}
+    finally:
+        await tier.close()
+
+
 async def test_the_server_is_set_up_and_read_back(plain: redis.Redis, own_redis_server: str) -> None:
     async with tier_on(own_redis_server) as tier:
         await tier.apply(KnobSettings(5 * MEBIBYTE, 60.0, 0.5), START)
