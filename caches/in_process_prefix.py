@@ -1,5 +1,5 @@
 """A live in-process prefix cache: blocks of prompts in a tree, two tiers, least recently used. Plain Python, one owner,
-no locks. It knows nothing of a trace: prompts come as they are.
+no locks. It knows nothing of a trace: prompts come as they are. caches.policies.live.prefix has it with other policies.
 
 The rules, which the shadow of it keeps to the letter (tests/contracts/prefix_contract.py holds both to them):
 - a prompt is a sequence of blocks, and a block is itself only behind the same beginning. Of a prompt that arrives, the
@@ -27,9 +27,11 @@ UPPER, LOWER = 0, 1
 
 @dataclass(eq=False)
 class Block(Generic[B]):
-    """A resident block. siblings: the children of the block before it, itself among them. users: requests at it."""
+    """A resident block. above: the block before it. siblings: the children of that one, itself among them. users:
+    requests at it."""
 
     name: B
+    above: Block[B] | None
     siblings: dict[B, Block[B]]
     tier: int = UPPER
     users: int = 0
@@ -54,6 +56,7 @@ class InProcessPrefixCache(Generic[B]):
         if request in self._running:
             raise InputError(f"request: got {request}, expected one that is not running")
         self._expire(now_seconds)
+        self._is_asked_for(prompt, now_seconds)
         run = self._resident_run(prompt)
         upper = sum(block.tier == UPPER for block in run)
         self._running[request] = held = self._hold(run, prompt[len(run) :])
@@ -67,7 +70,7 @@ class InProcessPrefixCache(Generic[B]):
         if request not in self._running:
             raise InputError(f"request: got {request}, expected one that is running")
         self._expire(now_seconds)
-        self._release(self._running.pop(request), now_seconds)
+        self._release(self._running.pop(request), now_seconds, used=True)
 
     def warm(self, prompt: Sequence[B], now_seconds: float) -> int:
         """Brings what is left of a prompt up, as if it had come and gone; returns blocks copied from below."""
@@ -76,8 +79,9 @@ class InProcessPrefixCache(Generic[B]):
         upper = sum(block.tier == UPPER for block in run)
         if upper == len(run):
             return 0
+        self._at(now_seconds)
         held = self._hold(run, ())
-        self._release(held, now_seconds)
+        self._release(held, now_seconds, used=False)
         self._counts["warmups"] += len(held) - upper
         return len(held) - upper
 
@@ -86,6 +90,7 @@ class InProcessPrefixCache(Generic[B]):
         _check(upper_blocks, self.rooms[LOWER], ttl_seconds)
         self.rooms[UPPER], self.ttl_seconds = upper_blocks, ttl_seconds
         self._expire(now_seconds)
+        self._at(now_seconds)
         self._evict(upper_blocks)
 
     def stats(self) -> PrefixStats:
@@ -116,6 +121,7 @@ class InProcessPrefixCache(Generic[B]):
         """Takes the run into use, what lies low after what lies high, then adds what is missing."""
         for block in run:  # none of it may make room for another
             self._idle[block.tier].pop(block, None)
+            self._cannot_go(block)
         held = [block for block in run if block.tier == UPPER]
         rising = run[len(held) :]
         for block in held:
@@ -127,10 +133,11 @@ class InProcessPrefixCache(Generic[B]):
         for block in reversed(rising):
             self._idle[LOWER][block] = None
         for name in () if rising else missing:
-            if not self._make_room():
+            if not self._is_welcome(len(held)) or not self._make_room():
                 break
-            siblings = held[-1].children if held else self._first
-            siblings[name] = Block(name, siblings)
+            above = held[-1] if held else None
+            siblings = above.children if above else self._first
+            siblings[name] = Block(name, above, siblings)
             held.append(siblings[name])
             self._use_new(held[-1])
         self._drop()
@@ -140,13 +147,16 @@ class InProcessPrefixCache(Generic[B]):
         block.tier, block.users = UPPER, 1
         self._in_use += 1
 
-    def _release(self, held: list[Block[B]], now_seconds: float) -> None:
+    def _release(self, held: list[Block[B]], now_seconds: float, used: bool) -> None:
+        """used: a request ends, not a warm-up."""
+        self._at(now_seconds)
         for block in reversed(held):
             block.users -= 1
             if not block.users:
                 block.touched_seconds = now_seconds
                 self._in_use -= 1
                 self._idle[UPPER][block] = None
+                self._is_idle(block, used)
         self._evict(self.rooms[UPPER])
 
     def _make_room(self) -> bool:
@@ -156,17 +166,17 @@ class InProcessPrefixCache(Generic[B]):
 
     def _evict(self, room: int) -> None:
         while self._idle[UPPER] and len(self._idle[UPPER]) + self._in_use > room:
-            self._fall("evictions")
+            self._fall(self._first_to_go(), "evictions")
         self._drop()
 
     def _expire(self, now_seconds: float) -> None:
         idle = self._idle[UPPER]
         while idle and now_seconds - next(iter(idle)).touched_seconds >= self.ttl_seconds:
-            self._fall("expirations")
+            self._fall(next(iter(idle)), "expirations")
         self._drop()
 
-    def _fall(self, counted_as: str) -> None:
-        block, _ = self._idle[UPPER].popitem(last=False)
+    def _fall(self, block: Block[B], counted_as: str) -> None:
+        del self._idle[UPPER][block]
         block.tier = LOWER
         self._idle[LOWER][block] = None
         self._counts[counted_as] += 1
@@ -174,8 +184,33 @@ class InProcessPrefixCache(Generic[B]):
     def _drop(self) -> None:
         while len(self._idle[LOWER]) > self.rooms[LOWER]:
             block, _ = self._idle[LOWER].popitem(last=False)
-            block.siblings.pop(block.name)
+            self._forget(block)
             self._counts["drops"] += 1
+
+    def _forget(self, block: Block[B]) -> None:
+        del block.siblings[block.name]
+
+    # What other policies do otherwise.
+
+    def _at(self, now_seconds: float) -> None:
+        """Something happens that may evict."""
+
+    def _is_asked_for(self, prompt: Sequence[B], now_seconds: float) -> None:
+        """A request begins."""
+
+    def _is_welcome(self, place: int) -> bool:
+        """Whether the prompt's block at a place, which is missing, may come in."""
+        return True
+
+    def _is_idle(self, block: Block[B], used: bool) -> None:
+        """Nobody uses a block of the upper tier any more."""
+
+    def _cannot_go(self, block: Block[B]) -> None:
+        """A block is about to be used."""
+
+    def _first_to_go(self) -> Block[B]:
+        """For space, of the upper tier's idle blocks, of which there are some."""
+        return next(iter(self._idle[UPPER]))
 
 
 def _check(upper_blocks: int, lower_blocks: int, ttl_seconds: float) -> None:

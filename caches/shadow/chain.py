@@ -68,7 +68,7 @@ def empty_chain_state(nodes: int) -> ChainState:
 
 
 @njit(inline="always")
-def _append(older: Array, newer: Array, block: int, circle: int) -> None:
+def append(older: Array, newer: Array, block: int, circle: int) -> None:
     newest = older[circle]
     newer[newest] = block
     older[block] = newest
@@ -77,18 +77,18 @@ def _append(older: Array, newer: Array, block: int, circle: int) -> None:
 
 
 @njit(inline="always")
-def _unlink(older: Array, newer: Array, block: int) -> None:
+def unlink(older: Array, newer: Array, block: int) -> None:
     newer[older[block]] = newer[block]
     older[newer[block]] = older[block]
 
 
 @njit(cache=True)
-def _drop_from_lower(state: ChainState, room: int) -> None:
+def drop_from_lower(state: ChainState, room: int) -> None:
     """Forgets the least recent blocks of the lower tier until it holds no more than `room`."""
     circle = state.place.size + 1
     while state.cursor[USED_LOWER] > room:
         block = state.newer[circle]
-        _unlink(state.older, state.newer, block)
+        unlink(state.older, state.newer, block)
         state.place[block] = ABSENT
         state.cursor[USED_LOWER] -= 1
         state.counts[DROPS] += 1
@@ -99,12 +99,12 @@ def _fall(state: ChainState, lower_room: int) -> None:
     """The least recent unpinned block of the upper tier goes to the top of the lower one. There must be one."""
     upper, lower = state.place.size, state.place.size + 1
     block = state.newer[upper]
-    _unlink(state.older, state.newer, block)
+    unlink(state.older, state.newer, block)
     state.cursor[USED_UPPER] -= 1
     state.place[block] = LOWER
-    _append(state.older, state.newer, block, lower)
+    append(state.older, state.newer, block, lower)
     state.cursor[USED_LOWER] += 1
-    _drop_from_lower(state, lower_room)
+    drop_from_lower(state, lower_room)
 
 
 @njit(cache=True)
@@ -120,7 +120,7 @@ def _shrink_upper(state: ChainState, room: Room, used: int) -> None:
 def resize(state: ChainState, room: Room) -> None:
     """Evicts down to the room. What is pinned stays until it is released."""
     _shrink_upper(state, room, room.upper)
-    _drop_from_lower(state, room.lower)
+    drop_from_lower(state, room.lower)
 
 
 @njit(cache=True)
@@ -144,13 +144,13 @@ def _hold(chains: Chains, state: ChainState, room: Room, t: int, insert: bool) -
     upper = 0
     while upper < chain.size and place[chain[upper]] == UPPER:
         if pins[chain[upper]] == 0:
-            _unlink(older, newer, chain[upper])
+            unlink(older, newer, chain[upper])
             cursor[PINNED] += 1
         pins[chain[upper]] += 1
         upper += 1
     found = upper
     while found < chain.size and place[chain[found]] == LOWER:
-        _unlink(older, newer, chain[found])  # under way: an eviction below must not push it out
+        unlink(older, newer, chain[found])  # under way: an eviction below must not push it out
         found += 1
     cursor[USED_LOWER] -= found - upper
     held = upper
@@ -164,9 +164,9 @@ def _hold(chains: Chains, state: ChainState, room: Room, t: int, insert: bool) -
         cursor[PINNED] += 1
         held += 1
     for i in range(found - 1, held - 1, -1):
-        _append(older, newer, chain[i], place.size + 1)
+        append(older, newer, chain[i], place.size + 1)
         cursor[USED_LOWER] += 1
-    _drop_from_lower(state, room.lower)
+    drop_from_lower(state, room.lower)
     return upper, found - upper, held
 
 
@@ -195,7 +195,7 @@ def release(chains: Chains, state: ChainState, room: Room, t: int, held: int, no
         block = chains.node[i]
         state.pins[block] -= 1
         if state.pins[block] == 0:
-            _append(state.older, state.newer, block, circle)
+            append(state.older, state.newer, block, circle)
             state.touched[block] = now
             state.cursor[PINNED] -= 1
     _shrink_upper(state, room, room.upper)
@@ -242,16 +242,14 @@ class PrefixCache:
 
     def arrive(self, t: int, now_seconds: float) -> tuple[int, int]:
         """Request t begins; returns its leading blocks that hit in the upper and in the lower tier."""
-        if not 0 <= t < len(self.chains.offsets) - 1 or t in self._held:
-            raise InputError(f"request: got {t}, expected one of the trace's that is not running")
+        self._check_idle(t)
         self._expire(now_seconds)
         upper, lower, self._held[t] = admit(self.chains, self.state, self.room, t)
         return upper, lower
 
     def finish(self, t: int, now_seconds: float) -> None:
         """Request t ends: its blocks count as used until now."""
-        if t not in self._held:
-            raise InputError(f"request: got {t}, expected one that is running")
+        self._check_running(t)
         self._expire(now_seconds)
         release(self.chains, self.state, self.room, t, self._held.pop(t), now_seconds)
 
@@ -282,10 +280,21 @@ class PrefixCache:
             raise InputError(f"ttl_seconds: got {ttl_seconds}, expected above 0")
         self.room, self.ttl_seconds = Room(upper_blocks, self._lower_blocks), ttl_seconds
 
-    def _expire(self, now_seconds: float) -> None:
+    def _check_idle(self, t: int) -> None:
+        if not 0 <= t < len(self.chains.offsets) - 1 or t in self._held:
+            raise InputError(f"request: got {t}, expected one of the trace's that is not running")
+
+    def _check_running(self, t: int) -> None:
+        if t not in self._held:
+            raise InputError(f"request: got {t}, expected one that is running")
+
+    def _check_time(self, now_seconds: float) -> None:
         if now_seconds < self._now:
             raise InputError(f"now_seconds: got {now_seconds}, expected at least {self._now}: time never goes back")
         self._now = now_seconds
+
+    def _expire(self, now_seconds: float) -> None:
+        self._check_time(now_seconds)
         expire(self.state, self.room, self.ttl_seconds, now_seconds)
 
 

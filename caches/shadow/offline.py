@@ -98,7 +98,7 @@ def endless_hits(requests: kernel.Requests, num_keys: int, ttl_seconds: float) -
 
 
 @njit(cache=True)
-def _highest(word: np.uint64) -> np.uint64:
+def highest_bit(word: np.uint64) -> np.uint64:
     """The highest bit that is set; word is not 0."""
     bit = np.uint64(0)
     for shift in (32, 16, 8, 4, 2, 1):
@@ -129,15 +129,15 @@ def min_hits(time: Array, following: Array, entries: int, ttl_seconds: float) ->
         if tree[t >> 6] >> U(t & 63) & ONE:  # somebody kept what is asked for now
             hits += 1
             held -= 1
-            _clear(tree, base, t)
+            clear_place(tree, base, t)
         elif held + useless == entries:
             if useless > 0:
                 useless -= 1
             else:
                 place = 0
                 for level in range(top, -1, -1):
-                    place = (place << 6) + int(_highest(tree[base[level] + place]))
-                _clear(tree, base, place)
+                    place = (place << 6) + int(highest_bit(tree[base[level] + place]))
+                clear_place(tree, base, place)
                 held -= 1
         p = following[t]
         if p < n and not time[p] - time[t] >= ttl_seconds:
@@ -151,7 +151,7 @@ def min_hits(time: Array, following: Array, entries: int, ttl_seconds: float) ->
 
 
 @njit(cache=True)
-def _clear(tree: Array, base: list[int], place: int) -> None:
+def clear_place(tree: Array, base: list[int], place: int) -> None:
     """Takes a position out of the set, and every bit above it that has nothing below any more."""
     for level in range(len(base)):
         word = base[level] + (place >> 6)

@@ -17,6 +17,7 @@ from caches.stats import PrefixStats
 
 Path = tuple[int, ...]
 UPPER, LOWER = "upper", "lower"
+WARMER = -1  # no request has this number
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,8 @@ class Model:
         for node in run:
             node.users.add(request)
         for node in [*rising, *(None for _ in prompt[len(run) :])]:
+            if node is None and not self.may_enter(prompt[: len(held) + 1]):
+                break
             self.shrink(self.room - 1)
             if self.used(UPPER) >= self.room:
                 break
@@ -196,8 +199,16 @@ class Model:
             if not node.users:
                 node.touched = now
                 self.use(node)
+                self.is_free(node, request)
         self.shrink(self.room)
         self.settle_lower()
+
+    def may_enter(self, path: Path) -> bool:
+        """Whether a missing block is taken in where there is room."""
+        return True
+
+    def is_free(self, node: Node, request: int) -> None:
+        """Nobody uses an upper block any more."""
 
     def step(self, step: Step) -> tuple[int, ...]:
         if isinstance(step, Change):
@@ -224,9 +235,8 @@ class Model:
     def warm(self, run: list[Node], now: float, upper: int) -> int:
         if upper == len(run):
             return 0
-        warmer = -1  # no request has this number
-        held = self.hold(warmer, run, ())
-        self.let_go(warmer, held, now)
+        held = self.hold(WARMER, run, ())
+        self.let_go(WARMER, held, now)
         self.counts["warmups"] += len(held) - upper
         return len(held) - upper
 
