@@ -40,6 +40,8 @@ def read_format(path: Path, trace_format: Format, options: ReadOptions) -> Trace
         raise InputError(f"requests per second: got {rate}, expected a number above 0")
     if options.sessions_per_day is not None and not trace_format.untimed_sessions:
         raise InputError(f"{path}: holds no sessions without start times, so sessions per day cannot be set")
+    if options.key_level is not None and trace_format.levels is None:
+        raise InputError(f"{path}: has one key for each request, so no level of keys can be chosen")
     if options.coarsen < 1:
         raise InputError(f"coarsen: got {options.coarsen}, expected at least 1")
     assembly = _Assembly(path, options, _share(path, trace_format, options))

@@ -75,14 +75,18 @@ def detect_format(path: Path, options: ReadOptions) -> Format:
     raise InputError(f"{path}: got no format that can be told from it, expected one of {', '.join(FORMATS)}")
 
 
+def trace_format(path: Path, format_name: str | None, options: ReadOptions) -> Format:
+    """The format of that name, or the one that is detected. Raises InputError."""
+    return find_format(format_name) if format_name is not None else detect_format(path, options)
+
+
 def read_trace(path: Path | str, format_name: str | None = None, options: ReadOptions | None = None) -> Trace:
     """Reads a file (or a folder of Parquet files) in a known format; without a name the format is detected.
 
     Raises InputError, or BadRecord with the line, for everything wrong with the file.
     """
     path, options = Path(path), options or ReadOptions()
-    trace_format = find_format(format_name) if format_name is not None else detect_format(path, options)
-    return read_format(path, trace_format, options)
+    return read_format(path, trace_format(path, format_name, options), options)
 
 
 def load_trace(path: Path | str, format_name: str | None = None, options: ReadOptions | None = None) -> Trace:

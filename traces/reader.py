@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caches.errors import BadRecord
+from caches.keys.levels import Level
 from traces.streams import Progress
 
 TimeUnit = Literal["s", "ms", "us", "ns", "iso"]
@@ -96,8 +97,9 @@ class ReadOptions:
     requests in order of time instead of refusing a file where time steps back. limit: stop after so many
     requests. sessions_per_day: spacing of the starts, for a source of sessions without them. coarsen: how many
     consecutive prompt blocks are read as one (traces.blocks). at_most: requests to hold; of a source that says how many
-    more it has, only those of a share of the keys are kept, chosen by `sample_seed`. chunk_bytes: how much is read at a
-    time; the result does not depend on it.
+    more it has, only those of a share of the keys are kept, chosen by `sample_seed`. key_level: which of the keys of a
+    source that has several (`Format.levels`); None: the one that its cache had in use. chunk_bytes: how much is read at
+    a time; the result does not depend on it.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -109,6 +111,7 @@ class ReadOptions:
     coarsen: int = 1
     at_most: int | None = None
     sample_seed: int = 0
+    key_level: Level | None = None
     chunk_bytes: int = 8 * 2**20
     progress: Progress | None = None
 
@@ -124,8 +127,8 @@ class Head(NamedTuple):
 class Format:
     """One trace format. `read` streams and raises InputError; `recognises` answers True only where the head
     of the file leaves no doubt. untimed_sessions: whether it holds sessions without start times, which
-    `ReadOptions.sessions_per_day` spaces. count: how many requests a file has, where that can be known without reading
-    them.
+    `ReadOptions.sessions_per_day` spaces. levels: of formats that can have keys at every level of `caches.keys.levels`,
+    whether a file has them. count: how many requests a file has, where that can be known without reading them.
     """
 
     name: str
@@ -133,4 +136,5 @@ class Format:
     read: Callable[[Path, ReadOptions], Iterator[Chunk]]
     recognises: Callable[[Head], bool]
     untimed_sessions: bool = False
+    levels: Callable[[Path], bool] | None = None
     count: Callable[[Path], int] | None = None

@@ -58,6 +58,10 @@ COMMANDS: dict[str, Entry | Group] = {
             "import": Entry("api.cli.cache", "import_command", "Take the entries of a file into a gateway."),
         },
     ),
+    "keys": Group(
+        "What keys of requests are made by.",
+        {"fit": Entry("api.cli.keys", "fit", "Fit buckets of questions to traffic.")},
+    ),
     "signals": Group(
         "What Prometheus knows of a cache and its backends.",
         {"check": Entry("api.cli.signals", "check", "Read every signal once, or say why it is missing.")},

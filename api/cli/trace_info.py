@@ -10,6 +10,7 @@ import typer
 from api.cli.loading import load_with_progress
 from api.cli.options import AT_MOST, AsJson, AtMost, FormatName, RequestsPerSecond
 from api.cli.output import print_json, print_table, result_console
+from api.cli.trace_drift import drift_as_dict, drift_of, print_drift
 from caches.errors import InputError
 from traces.plots import save_workload
 from traces.reader import ReadOptions
@@ -32,6 +33,10 @@ def info(
     format_name: FormatName = None,
     requests_per_second: RequestsPerSecond = None,
     at_most: AtMost = AT_MOST,
+    capacity_bytes: Annotated[
+        int | None,
+        typer.Option("--capacity-bytes", min=1, help="Of a cache, to say what key drift costs it in hits."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Describe a trace as tables and a picture: rates, keys, repeats, sizes, tokens, entropy and drift."""
@@ -41,12 +46,16 @@ def info(
     workload = analyse(trace, window)
     if trace.sample is not None:
         workload = scaled_up(workload, trace.sample)
+    drift = drift_of(file, format_name, options, capacity_bytes)
     path.parent.mkdir(exist_ok=True)
     save_workload(workload, path)
     if as_json:
-        print_json({**workload.as_dict(), "picture": path})
-    else:
-        _print(workload, path)
+        told = None if drift is None else drift_as_dict(drift)
+        print_json({**workload.as_dict(), "key_drift": told, "picture": path})
+        return
+    _print(workload, path)
+    if drift is not None:
+        print_drift(drift)
 
 
 def _picture_path(file: Path, png: Path | None) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from api.gateway.building_candidates import lemmas_by_name, make_rows
 from api.gateway.config import ServeConfig
 from api.gateway.config_semantic import SemanticConfig
 from api.gateway.config_tiers import SEMANTIC
@@ -42,6 +43,7 @@ class SemanticParts:
     tier: SemanticTier | SharedSemanticTier
     place: Place
     checker: HitChecker
+    embedder: Embedder
     lease: Lease | None = None
 
 
@@ -61,15 +63,18 @@ def semantic_parts(
         lowest_threshold=section.lowest_threshold,
         highest_threshold=section.highest_threshold,
         embed_timeout_seconds=section.embedder_timeout_seconds,
+        most_edits=section.most_edits,
         side_of=side_of,
     )
     embedding = section.embedder_timeout_seconds if embedder.slow else None
+    lemmas = lemmas_by_name(config, source)
     if not section.shared:
-        local = SemanticTier(embedder, section.knobs, SEMANTIC, SemanticOptions(**vars(options)))
-        return SemanticParts(local, Place(local, embedding, level=3), _checker(config, local, embedder))
+        options_here = SemanticOptions(**vars(options), make_rows=make_rows(section, embedder, source), lemmas=lemmas)
+        local = SemanticTier(embedder, section.knobs, SEMANTIC, options_here)
+        return SemanticParts(local, Place(local, embedding, level=3), _checker(config, local, embedder), embedder)
     tier, lease = _shared_tier(section, options, embedder, source, secret)
     place = Place(tier, section.slow_seconds + (embedding or 0.0), level=3)
-    return SemanticParts(tier, place, _checker(config, tier, embedder), lease)
+    return SemanticParts(tier, place, _checker(config, tier, embedder), embedder, lease)
 
 
 def _embedder(section: SemanticConfig, source: str, secret: Secret) -> Embedder:

@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, model_validator
 
 from api.gateway.config_knobs import SECTION, seconds
+from caches.errors import InputError
 from caches.tiers.redis_connection import connect
 from envs.units import described
 from traces.access.log import AccessLog
@@ -37,6 +38,13 @@ class AccessLogConfig(BaseModel):
     keep_days: float | None = described(
         None, "Of a folder: older files are removed; not set: none.", "days", gt=0, strict=True, allow_inf_nan=False
     )
+    key_levels: bool = described(
+        False,
+        "Of a folder: whether keys are recorded at each level of normalisation too, as hashes; `setpoint trace info` "
+        "then says what keeps equal requests apart.",
+        "",
+    )
+    key_language: str = described("en", "Of the questions, for the level of wording.", "name")
     max_length: int = described(10_000_000, "Of a stream: entries that it keeps, about.", "entries", gt=0, strict=True)
 
     @model_validator(mode="after")
@@ -60,6 +68,8 @@ def access_log_of(section: AccessLogConfig, secret_of: Callable[[str | None, str
         return AccessLog(
             ParquetAccessLog(Path(place), section.rotate_seconds, section.rotate_rows, section.keep_days, secret)
         )
+    if section.key_levels:
+        raise InputError("access_log.key_levels: got a Redis stream, whose entries have one key; expected a folder")
     stream = stream_place(place)
     connection = connect(stream.url, REDIS_SECONDS)
     return AccessLog(RedisStreamAccessLog(connection, stream.stream, section.max_length, secret))

@@ -9,6 +9,8 @@ from pydantic import model_validator
 
 from api.gateway.config_knobs import SHORT_NAME, LocalConfig, seconds, shards
 from caches.knobs import KNOB_NAMES
+from caches.semantic.buckets import PROBED
+from caches.semantic.signed_matrix import RADIUS
 from envs.units import described
 
 
@@ -89,6 +91,30 @@ class SemanticConfig(LocalConfig):
     vector_form: Literal["fp32", "q8"] = described(
         "fp32", "Shared: numbers of its vectors. q8: a quarter of the memory, in Redis; less exact.", "name"
     )
+    neighbours: Literal["vectors", "signatures", "buckets"] = described(
+        "vectors",
+        "Which stored questions are compared. vectors: all up to 4,096 of a context, above that those in the nearest "
+        "cells; signatures: those whose 64 bits differ in a few; buckets: those of the nearest buckets of bucket_map. "
+        "Not for one that is shared.",
+        "name",
+    )
+    signature_bits: int = described(RADIUS, "signatures: bits that may differ.", "bits", ge=0, le=64, strict=True)
+    bucket_map: Path | None = described(None, "buckets: the file that `setpoint keys fit` wrote.", "path")
+    probed_buckets: int = described(PROBED, "buckets: in how many is looked.", "number", gt=0, strict=True)
+    most_edits: float | None = described(
+        None,
+        "Of the characters of a question, the share that may differ from the one answered, 0 to 1; not set: any.",
+        "share",
+        ge=0,
+        le=1,
+        strict=True,
+    )
+    lemmas: str | None = described(
+        None,
+        'Language, as "en": questions that have their words in common, but for inflection, order and small words, are '
+        "answered without a vector, if the guard agrees. Not set: none are. Not for one that is shared.",
+        "name",
+    )
     slow_seconds: float = seconds(
         0.5,
         "Shared: a lookup that takes longer is given up, and the tier left alone for a while; an embedder behind a URL "
@@ -115,6 +141,14 @@ class SemanticConfig(LocalConfig):
             raise ValueError("entries or entries_env beside vectors")
         if self.shared and self.folder is not None:
             raise ValueError("folder or entries: what is shared stays where it is")
+        return self
+
+    @model_validator(mode="after")
+    def _neighbours_in_process(self) -> SemanticConfig:
+        if self.shared and (self.neighbours != "vectors" or self.lemmas is not None):
+            raise ValueError("neighbours and lemmas, or entries: what is shared is searched where its vectors are")
+        if (self.neighbours == "buckets") != (self.bucket_map is not None):
+            raise ValueError('bucket_map with neighbours = "buckets", and with no other')
         return self
 
     @property

@@ -63,7 +63,7 @@ def meaning(endpoint: Endpoint, body: object, rules: KeyRules = KeyRules()) -> d
     defaults = defaults_of(endpoint, rules.openai_defaults)
     fields: dict[str, Json] = {}
     for given, content in body.items():
-        if given in rules.left_out or (content is None and given in NULL_IS_ABSENT):
+        if given in rules.dropped or (content is None and given in NULL_IS_ABSENT):
             continue
         name, value = _field(given, content, rules)
         if name in fields:
@@ -104,7 +104,7 @@ def _field(name: object, value: object, rules: KeyRules) -> tuple[str, Json]:
                 _settle(message, rules.trim_text)
     elif name in TEXT_IS_A_LIST_OF_ONE and isinstance(done, str):
         done = [done]
-    return nfc(name), done
+    return nfc(name), rules.structure.apply(name, done) if rules.rewrites else done
 
 
 def _settle(message: dict[str, Json], trim: bool) -> None:

@@ -8,6 +8,7 @@ from hashlib import sha256
 from caches.errors import InputError
 from caches.keys.canonical import encode, refused
 from caches.keys.fields import ALWAYS_COUNTED, LEFT_OUT, Endpoint
+from caches.keys.structure import EXACT, TRACKING_FIELDS, Structure
 
 FORM_VERSION = 1  # of the canonical form; to be raised whenever equal bodies would get another fingerprint
 
@@ -21,7 +22,7 @@ class KeyRules:
     nothing there. openai_defaults: an absent temperature, top_p, verbosity or (for completions) max_tokens means what
     the OpenAI API documents; leave it off for servers that take these from the model, as vLLM and SGLang do.
     trim_text: white space at both ends of system, developer and user messages does not count. left_out: fields of the
-    body that do not count.
+    body that do not count. structure: what else in the way that a request is written does not count.
     """
 
     allow_sampled: bool = False
@@ -30,6 +31,9 @@ class KeyRules:
     openai_defaults: bool = False
     trim_text: bool = False
     left_out: frozenset[str] = LEFT_OUT
+    structure: Structure = EXACT
+    dropped: frozenset[str] = field(init=False, repr=False, compare=False)  # all fields that do not count
+    rewrites: bool = field(init=False, repr=False, compare=False)  # whether `structure` has to be asked at all
     # 32 bytes that begin every hash: under other rules, equal bodies may have stood for other requests
     form: bytes = field(init=False, repr=False, compare=False)
 
@@ -37,8 +41,18 @@ class KeyRules:
         needed = self.left_out & ALWAYS_COUNTED
         if needed:
             raise InputError(f"left_out: got {min(needed)!r}, expected fields that requests can do without")
-        form = encode([FORM_VERSION, self.openai_defaults, self.trim_text, [*sorted(self.left_out)]])
-        object.__setattr__(self, "form", sha256(form).digest())
+        stated = self.structure.stated
+        form = [
+            FORM_VERSION,
+            self.openai_defaults,
+            self.trim_text,
+            [*sorted(self.left_out)],
+            *([stated] if stated else ()),
+        ]
+        object.__setattr__(self, "form", sha256(encode(form)).digest())
+        object.__setattr__(self, "rewrites", bool(stated))
+        tracking = TRACKING_FIELDS if self.structure.tracking_fields else frozenset()
+        object.__setattr__(self, "dropped", self.left_out | tracking)
 
 
 def why_not_cached(endpoint: Endpoint, body: object, rules: KeyRules) -> str | None:

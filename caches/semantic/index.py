@@ -4,7 +4,8 @@ context. Each has a structure of its own, so no search can find what belongs to 
 Most contexts hold few questions, so a group begins as a matrix and becomes cells above `matrix_up_to` rows, where those
 are several times as fast (`python benchmarks/stack.py` measures both); below half of that it goes back. The cells are
 placed anew when twice as many rows have come in as they were placed by. None of this happens in a search or addition:
-`plan` hands out the work, which a thread can do, and `adopt` takes it in.
+`plan` hands out the work, which a thread can do, and `adopt` takes it in. An index that is given a structure of another
+kind uses that for all groups, whatever their size.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from caches.keys.request_key import Partition
 from caches.semantic.cells import Cells
 from caches.semantic.embedder import Vectors
 from caches.semantic.matrix import Matrix
+from caches.semantic.rows import MakeRows, Rows
 
 MATRIX_UP_TO = 4_096
 
@@ -42,7 +44,7 @@ class Rebuild:
     numbers: list[int]
     vectors: Vectors
     into_cells: bool
-    built: Matrix | Cells | None = None
+    built: Rows | None = None
 
     def run(self) -> None:
         if self.into_cells:
@@ -57,7 +59,7 @@ class Rebuild:
 class _Members:
     """One group. Each addition gets a new number, so a fingerprint that comes back is a new row."""
 
-    rows: Matrix | Cells
+    rows: Rows
     number_of: dict[bytes, int] = field(default_factory=dict)
     fingerprint_of: dict[int, bytes] = field(default_factory=dict)
     added: int = 0  # since the cells were placed
@@ -66,8 +68,9 @@ class _Members:
 class VectorIndex:
     """One owner, no locks."""
 
-    def __init__(self, dimensions: int, matrix_up_to: int = MATRIX_UP_TO) -> None:
-        self.dimensions, self._matrix_up_to = dimensions, matrix_up_to
+    def __init__(self, dimensions: int, matrix_up_to: int = MATRIX_UP_TO, make_rows: MakeRows | None = None) -> None:
+        """make_rows: the structure of a group; None for matrices and cells, by size."""
+        self.dimensions, self._matrix_up_to, self._make_rows = dimensions, matrix_up_to, make_rows or Matrix
         self._groups: dict[Group, _Members] = {}
         self._next_number = 0
 
@@ -81,7 +84,7 @@ class VectorIndex:
     def add(self, group: Group, fingerprint: bytes, vector: Vectors) -> None:
         """In place of the vector that is there."""
         self.remove(group, fingerprint)
-        members = self._groups.setdefault(group, _Members(Matrix(self.dimensions)))
+        members = self._groups.setdefault(group, _Members(self._make_rows(self.dimensions)))
         members.rows.add(self._next_number, vector)
         members.number_of[fingerprint] = self._next_number
         members.fingerprint_of[self._next_number] = fingerprint
@@ -144,7 +147,9 @@ class VectorIndex:
     def _misfit(self, members: _Members) -> bool | None:
         """Whether the group should be built as cells; None where it is fine as it is."""
         held, rows = len(members.number_of), members.rows
-        if isinstance(rows, Matrix):
+        if self._make_rows is not Matrix:
+            return None
+        if not isinstance(rows, Cells):
             return True if held > self._matrix_up_to else None
         if 2 * held < self._matrix_up_to:
             return False

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeVar
 
 from caches.errors import InputError
 from caches.keys.by_name import ByName
 from caches.keys.request_key import Partition, RequestKey
 from caches.knobs import Knob
+from caches.semantic.edits import share_of_edits
 from caches.semantic.embedder import Embedder
 from caches.semantic.guard import veto_between
 from caches.semantic.guard_reading import Reading, read
-from caches.semantic.questions import QuestionVectors, speaks
+from caches.semantic.questions import LONGEST_QUESTION, REMEMBERED, QuestionVectors, speaks
 
 THRESHOLD = "similarity_threshold"
 THRESHOLD_STEP = 0.1
@@ -29,7 +31,8 @@ class MatchingOptions:
     """similarity_threshold: at the start, in [0, 1]; None serves equal requests only. namespace_thresholds: the same of
     namespaces that state one. lowest_threshold, highest_threshold: no threshold can be outside; None always can be set,
     since it serves less than any. candidates: neighbours that the guard may reject before a lookup misses.
-    longest_question: in characters. embed_timeout_seconds: for a slow embedder. side_of: of a key; an entry answers by
+    longest_question: in characters. embed_timeout_seconds: for a slow embedder. most_edits: share of a question's text,
+    in [0, 1], that may differ from that of the one answered; None: any. side_of: of a key; an entry answers by
     meaning only questions of its own side, as it is now. None: there are no sides."""
 
     similarity_threshold: float | None = 0.9
@@ -37,8 +40,9 @@ class MatchingOptions:
     lowest_threshold: float = 0.7
     highest_threshold: float = 1.0
     candidates: int = 8
-    longest_question: int = 1_000
+    longest_question: int = LONGEST_QUESTION
     embed_timeout_seconds: float = 2.0
+    most_edits: float | None = None
     side_of: Callable[[RequestKey], Hashable] | None = None
 
     @property
@@ -63,8 +67,11 @@ class Matching:
     """Thresholds are this process's own, also where the entries are shared."""
 
     def __init__(self, embedder: Embedder, options: MatchingOptions) -> None:
+        if options.most_edits is not None and not 0.0 <= options.most_edits <= 1.0:
+            raise InputError(f"most_edits: got {options.most_edits}, expected 0 to 1")
         self._embedder, self._matching = embedder, options
         self._questions = QuestionVectors(embedder, options.embed_timeout_seconds)
+        self._read = lru_cache(REMEMBERED)(read)  # a miss reads its question to look up, and again to store
         self.threshold_knob = options.threshold_knob
         self._thresholds: dict[Partition, float | None] = {}
         self._threshold = self._allowed(options.similarity_threshold)
@@ -130,8 +137,14 @@ class Matching:
         for neighbour, similarity, reading in near:
             if threshold is None or not similarity >= threshold:  # nor where it is no number
                 return
-            asked = asked or read(key.question or "")
-            if veto_between(asked, reading) is None:
+            asked = asked or self._read(key.question or "")
+            if self._agree(asked, reading):
                 yield neighbour, min(similarity, MOST_SIMILAR)
-            else:
-                self._matched["vetoes"] += 1
+
+    def _agree(self, asked: Reading, answered: Reading) -> bool:
+        """Whether nothing speaks against one answer for both; counted where something does."""
+        most = self._matching.most_edits
+        near = most is None or share_of_edits(asked.text, answered.text, most) <= most
+        agreed = near and veto_between(asked, answered) is None
+        self._matched["vetoes"] += not agreed
+        return agreed

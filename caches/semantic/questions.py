@@ -6,18 +6,18 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from caches.keys.prose import is_prose
 from caches.semantic.embedder import Embedder, Vectors
 from caches.tiers.tier import TierError
 
 REMEMBERED = 1_024
+LONGEST_QUESTION = 1_000  # in characters
 
 
 def speaks(question: str | None, longest: int) -> bool:
     """Whether a question may be matched by meaning: short prose. In a long text the difference that matters drowns, and
     in code the indentation counts; those share an answer only where they are equal."""
-    if not question or len(question) > longest or "```" in question:
-        return False
-    return not any(line[:1].isspace() and line.strip() for line in question.splitlines()[1:])
+    return bool(question and len(question) <= longest and is_prose(question))
 
 
 class QuestionVectors:

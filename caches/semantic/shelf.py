@@ -14,12 +14,14 @@ from caches.tiers.tier import Answer
 
 @dataclass(frozen=True)
 class Held:
-    """An entry. group and reading: of its question; None where it has none that may be matched by meaning."""
+    """An entry. group and reading: of its question; None where it has none that may be matched by meaning. form: of the
+    question, by which twins are found; None where that is not asked for."""
 
     key: RequestKey
     answer: Answer
     group: Group | None
     reading: Reading | None
+    form: str | None = None
 
     @property
     def stored_by(self) -> RequestKey:

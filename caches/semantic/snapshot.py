@@ -41,7 +41,7 @@ async def load_tier(tier: SemanticTier, folder: Path, now_seconds: float) -> int
         return 0
     vectors = _vectors(tier, folder / VECTORS)
     taken = 0
-    for key, answer in _entries(folder / ENTRIES):
+    for key, answer in entries_in(folder):
         taken += await tier.restore(key, answer, vectors, now_seconds)
     return taken
 
@@ -55,7 +55,9 @@ def _vectors(tier: SemanticTier, path: Path) -> VectorIndex | None:
         return None
 
 
-def _entries(path: Path) -> Iterator[tuple[RequestKey, Answer]]:
+def entries_in(folder: Path) -> Iterator[tuple[RequestKey, Answer]]:
+    """What was saved, least recently touched first. Raises InputError where it is not what `save_tier` writes."""
+    path = folder / ENTRIES
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:

@@ -11,13 +11,17 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from caches.keys.by_name import ByName
 from caches.keys.request_key import RequestKey
 from caches.knobs import KnobSpace
 from caches.semantic.embedder import Embedder, Vectors
-from caches.semantic.guard_reading import Reading, read
+from caches.semantic.guard_reading import Reading
 from caches.semantic.index import MATRIX_UP_TO, Group, Neighbour, VectorIndex
-from caches.semantic.matching import Matching, MatchingOptions
+from caches.semantic.lemmas import Lemmas
+from caches.semantic.matching import MOST_SIMILAR, Matching, MatchingOptions
+from caches.semantic.rows import MakeRows
 from caches.semantic.shelf import Held, Shelf
+from caches.semantic.twins import Twins
 from caches.tiers.limits import within
 from caches.tiers.local import LocalTier
 from caches.tiers.selection import label_bytes
@@ -27,11 +31,14 @@ from caches.tiers.tier import Answer, Found
 @dataclass(frozen=True)
 class SemanticOptions(MatchingOptions):
     """entry_overhead_bytes: counted for each entry beside body, labels, question and vector. most_removed: entries in
-    one call. matrix_up_to: see caches/semantic/index.py."""
+    one call. matrix_up_to, make_rows: see caches/semantic/index.py. lemmas: of a namespace; a question that has the
+    form of one answered is then served without its vector, by the guard alone. None: in no namespace."""
 
     entry_overhead_bytes: int = 1_024
     most_removed: int = 1_000
     matrix_up_to: int = MATRIX_UP_TO
+    make_rows: MakeRows | None = None
+    lemmas: ByName[Lemmas | None] | None = None
 
 
 class SemanticTier(Matching, LocalTier[Held]):
@@ -49,7 +56,8 @@ class SemanticTier(Matching, LocalTier[Held]):
         begin, most = within(space.default(), space), self.options.most_removed
         self._shelf = Shelf(int(begin.cache_size), begin.ttl_seconds, most, self._forget)
         LocalTier.__init__(self, name, space, self._shelf, most)
-        self._index = VectorIndex(embedder.dimensions, self.options.matrix_up_to)
+        self._index = VectorIndex(embedder.dimensions, self.options.matrix_up_to, self.options.make_rows)
+        self._twins = Twins()
 
     # --- the seam --------------------------------------------------------------------------------------------------
 
@@ -58,8 +66,10 @@ class SemanticTier(Matching, LocalTier[Held]):
 
     async def batch_lookup(self, keys: Sequence[RequestKey], now_seconds: float) -> list[Found | None]:
         now = self._clock(now_seconds)
-        vectors = await self._questions.of([key.question or "" for key in keys if self._needs_vector(key, now)])
-        return [self._look_up(key, vectors.get(key.question or ""), now) for key in keys]
+        twins = {} if self.options.lemmas is None else self._twins_of(keys, now)
+        alone = [key for key in keys if key.id not in twins]
+        vectors = await self._questions.of([key.question or "" for key in alone if self._needs_vector(key, now)])
+        return [self._look_up(key, vectors.get(key.question or ""), now, twins.get(key.id)) for key in keys]
 
     async def store(self, key: RequestKey, answer: Answer, now_seconds: float) -> bool:
         return await self._keep(key, answer, now_seconds, warming=False)
@@ -106,9 +116,11 @@ class SemanticTier(Matching, LocalTier[Held]):
     def _needs_vector(self, key: RequestKey, now: float) -> bool:
         return self._matches(key) and self._shelf.fresh(key.id, now) is None
 
-    def _look_up(self, key: RequestKey, vector: Vectors | None, now: float) -> Found | None:
+    def _look_up(self, key: RequestKey, vector: Vectors | None, now: float, twin: bytes | None = None) -> Found | None:
         name, similarity = key.id, 1.0
-        if vector is not None and self._shelf.fresh(name, now) is None:
+        if twin is not None and self._shelf.fresh(name, now) is None:
+            name, similarity = twin, MOST_SIMILAR
+        elif vector is not None and self._shelf.fresh(name, now) is None:
             name, similarity = self._nearest(key, vector, now) or (name, similarity)
         held = self._shelf.get(name, now)  # counts
         if held is None:
@@ -120,6 +132,26 @@ class SemanticTier(Matching, LocalTier[Held]):
         """Name and similarity of the most similar entry that may answer this question."""
         near = self._index.search(Group(key.partition, key.context), vector, self.options.candidates)
         return next(self._may_answer(key, self._readable(key, near, now)), None)
+
+    def _twins_of(self, keys: Sequence[RequestKey], now: float) -> dict[bytes, bytes]:
+        """From the ids of requests that are not held to the names of entries with a question of the same form that may
+        answer."""
+        found = {}
+        for key in keys:
+            lemmas = self._lemmas_of(key)
+            if lemmas is None or not self._needs_vector(key, now):
+                continue
+            asked, group = self._read(key.question or ""), Group(key.partition, key.context)
+            form = lemmas.form(asked)
+            near = (Neighbour(one, MOST_SIMILAR) for one in self._twins.of(group, form)) if form is not None else ()
+            agreed = (name for name, _, reading in self._readable(key, near, now) if self._agree(asked, reading))
+            name = next(agreed, None)
+            if name is not None:
+                found[key.id] = name
+        return found
+
+    def _lemmas_of(self, key: RequestKey) -> Lemmas | None:
+        return None if self.options.lemmas is None else self.options.lemmas.of(key.partition.namespace)
 
     def _readable(
         self, key: RequestKey, near: Iterable[Neighbour], now: float
@@ -139,13 +171,19 @@ class SemanticTier(Matching, LocalTier[Held]):
         if self._speaks(key) and size <= self._shelf.capacity_bytes:
             vector = (await self._questions.of([key.question or ""]))[key.question or ""]
         group = None if vector is None else Group(key.partition, key.context)
-        held = Held(key, answer, group, None if vector is None else read(key.question or ""))
+        reading, lemmas = (None if vector is None else self._read(key.question or "")), self._lemmas_of(key)
+        form = None if reading is None or lemmas is None else lemmas.form(reading)
+        held = Held(key, answer, group, reading, form)
         keep = self._shelf.warm if warming else self._shelf.put
         taken = keep(key.id, held, size, now, answer.ttl_seconds, answer.written_seconds)
         if taken and vector is not None and group is not None:
             self._index.add(group, key.fingerprint, vector)
+            if form is not None:
+                self._twins.add(group, form, key.fingerprint)
         return taken
 
     def _forget(self, held: Held) -> None:
         if held.group is not None:
             self._index.remove(held.group, held.key.fingerprint)
+            if held.form is not None:
+                self._twins.remove(held.group, held.form, held.key.fingerprint)

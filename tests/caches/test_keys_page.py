@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from caches.keys.fields import ALWAYS_COUNTED, CHOICES, DEFAULTS, LEFT_OUT, NULL_IS_ABSENT, OPENAI_DEFAULTS, Endpoint
+from caches.keys.levels import LEVELS
 from caches.keys.rules import KeyRules
+from caches.keys.structure import TRACKING_FIELDS, Structure
 
 PAGE = (Path(__file__).parents[2] / "docs" / "keys.md").read_text(encoding="utf-8")
 
@@ -51,6 +53,17 @@ def test_the_page_lists_the_rules() -> None:
     rules = [field.name for field in fields(KeyRules) if field.init]
     assert re.findall(r"`([a-z_]+)`", first_cells("Which answers are kept")) == rules
     assert named(PAGE.split("| `left_out` |")[1].split("\n")[0]) == ALWAYS_COUNTED
+
+
+def test_the_page_lists_the_rules_of_structure() -> None:
+    listed = re.findall(r"`([a-z_]+)`", first_cells("Written differently"))
+    assert listed == [field.name for field in fields(Structure)]
+    row = next(line for line in PAGE.splitlines() if line.startswith("| `tracking_fields`"))
+    assert named(row) - {"tracking_fields"} == TRACKING_FIELDS
+
+
+def test_the_page_lists_the_levels() -> None:
+    assert re.findall(r"`([a-z_]+)`", first_cells("What keeps equal requests apart")) == [one.value for one in LEVELS]
 
 
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:

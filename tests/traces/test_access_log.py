@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caches.errors import InputError
+from caches.keys.levels import LEVELS
 from tests.traces.access_records import BEGIN, SECRET, bypass, cached, files
 from traces.access.chunks import LEFT_OUT, TOKENS_ABSENT
 from traces.access.parquet_log import ParquetAccessLog
@@ -34,7 +35,8 @@ def keys_by_first_appearance(records: Sequence[AccessRecord]) -> list[int]:
 def test_columns_are_what_was_recorded(tmp_path: Path) -> None:
     log = ParquetAccessLog(tmp_path, secret=SECRET)
     miss = cached(0.25, "k", "miss", compute_seconds=1.5, ttl_seconds=60.0)._replace(tenant="acme", namespace="shop")
-    alike = cached(1.0, "l", "semantic", similarity=0.9375, arm="treatment")
+    levels = tuple(b"level %d" % place for place in range(len(LEVELS)))
+    alike = cached(1.0, "l", "semantic", similarity=0.9375, arm="treatment", levels=levels)
     log.write([miss, alike, bypass(2.0)], BEGIN)
     log.close()
     (file,) = files(tmp_path)
@@ -42,9 +44,10 @@ def test_columns_are_what_was_recorded(tmp_path: Path) -> None:
     assert [row.pop("time").timestamp() for row in rows] == [BEGIN + 0.25, BEGIN + 1.0, BEGIN + 2.0]
     hashed = key_hash(SECRET)
     assert [list(row.values()) for row in rows] == [
-        [hashed(b"k"), "acme", "shop", "miss", 200, 100, 10, 5, 1.5, None, 60.0, None],
-        [hashed(b"l"), "default", "default", "semantic", 200, 100, 10, 5, None, 0.9375, None, "treatment"],
-        [None, "default", "default", "bypass", 200, *[None] * 7],
+        [hashed(b"k"), "acme", "shop", "miss", 200, 100, 10, 5, 1.5, None, 60.0, None, *[None] * 6],
+        [hashed(b"l"), "default", "default", "semantic", 200, 100, 10, 5, None, 0.9375, None, "treatment"]
+        + [hashed(one)[:8] for one in levels],
+        [None, "default", "default", "bypass", 200, *[None] * 13],
     ]
 
 

@@ -20,9 +20,10 @@ SHORTEST_TTL_SECONDS, LONGEST_TTL_SECONDS = 1e-6, 1e9
 TOKENS = ("prompt_tokens", "output_tokens")
 
 
-def cached_only(table: Any) -> Any:
-    """The rows that a cache of any kind would have seen, and could have answered."""
-    return table.filter(pc.and_(pc.is_valid(table["key"]), pc.is_valid(table["size"])))
+def cached_only(table: Any, key: str = "key") -> Any:
+    """The rows that a cache of any kind would have seen, and could have answered. key: the column that is the key; rows
+    without it are none of these."""
+    return table.filter(pc.and_(pc.is_valid(table[key]), pc.is_valid(table["size"])))
 
 
 def in_order(table: Any) -> Any:
@@ -30,14 +31,16 @@ def in_order(table: Any) -> Any:
     return table.take(pa.array(np.argsort(table["time"].cast(pa.int64()).to_numpy(), kind="stable")))
 
 
-def chunk_of(table: Any, stated: frozenset[str], left_out: bool, locate: Callable[[int], Location]) -> Chunk:
+def chunk_of(
+    table: Any, stated: frozenset[str], left_out: bool, locate: Callable[[int], Location], key: str = "key"
+) -> Chunk:
     """table: of the log's columns, as `cached_only` returns it, in order of time. stated: those of TOKENS that some
     answer in the log states; the others are no columns of the trace. left_out: whether rows were."""
     absent = any(table[name].null_count for name in stated)
     told = (LEFT_OUT,) * left_out + (TOKENS_ABSENT,) * absent
     counts = {name: _integers(table[name]) for name in stated}
     return Chunk(
-        keys=_whole(pc.cast(table["key"], pa.binary())),
+        keys=_whole(pc.cast(table[key], pa.binary())),
         locate=locate,
         time=np.asarray(pc.cast(table["time"], pa.timestamp("ns", "UTC")).cast(pa.int64()).to_numpy()),
         size=_integers(table["size"]),

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 class AccessRecord(NamedTuple):
     """arrival_seconds: Unix time at which the request came. key_id: `RequestKey.id`, which a log writes as a keyed hash
-    only; None for a request past the cache. tenant, namespace: of its partition. outcome: the tier that answered, or
-    "miss" or "bypass". status: of HTTP.
+    only; None for a request past the cache, and for one that asks for the rest of a stream. tenant, namespace: of its
+    partition. outcome: the tier that answered, or "miss", "bypass" or "resumed". status: of HTTP.
 
     Of the answer, each None where it is not known or there is none: size_bytes; prompt_tokens, output_tokens;
     compute_seconds, which the backend took, None for hits; similarity of a hit on another question, None for an equal
     one. ttl_seconds: the lifetime that the client asked for, None where it did not. arm: of the tuned tier, to which
-    the key belonged then (caches.target.Arm); None where nothing is tuned.
+    the key belonged then (caches.target.Arm); None where nothing is tuned. levels: names of the request at each of
+    `caches.keys.levels.LEVELS`, written as keyed hashes too; None where that is not asked for.
     """
 
     arrival_seconds: float
@@ -29,6 +30,7 @@ class AccessRecord(NamedTuple):
     similarity: float | None = None
     ttl_seconds: float | None = None
     arm: str | None = None
+    levels: tuple[bytes, ...] | None = None
 
 
-MISS, BYPASS = "miss", "bypass"
+MISS, BYPASS, RESUMED = "miss", "bypass", "resumed"

@@ -106,7 +106,7 @@ class RedisStreamAccessLog:
 
 
 def entry_of(record: AccessRecord, hashed: KeyHash) -> dict[str, str | float]:
-    """The fields of a stream's entry."""
+    """The fields of a stream's entry, which has one key."""
     key = None if record.key_id is None else hashed(record.key_id).hex()
     known = record._asdict() | {"key_id": key, "arrival_seconds": f"{record.arrival_seconds:.6f}"}
-    return {COLUMNS[field]: value for field, value in known.items() if value is not None}
+    return {COLUMNS[field]: value for field, value in known.items() if value is not None and field != "levels"}

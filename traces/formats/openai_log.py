@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from traces.formats.prompt_levels import prompt_levels
 from traces.json_rows import JsonRow, json_rows, locator
 from traces.modelled import BYTES_PER_TOKEN
 from traces.reader import Chunk, Format, Head, ReadOptions, TimeUnit
@@ -37,9 +38,10 @@ TOKENS_FROM_TEXT = f"Token counts are modelled as characters / {CHARACTERS_PER_T
 
 def read(path: Path, options: ReadOptions) -> Iterator[Chunk]:
     time: tuple[str, TimeUnit] | None = None
+    key_of = fingerprint if options.key_level is None else prompt_levels(options.key_level)
     for rows in json_rows(path, options):
         time = time or _time_field(rows[0], options)
-        yield _chunk(rows, *time)
+        yield _chunk(rows, *time, key_of)
 
 
 def fingerprint(model: str, prompt: object) -> bytes:
@@ -59,7 +61,7 @@ def normalise(value: object) -> object:
     return value
 
 
-def _chunk(rows: list[JsonRow], time: str, unit: TimeUnit) -> Chunk:
+def _chunk(rows: list[JsonRow], time: str, unit: TimeUnit, key_of: Callable[[str, object], bytes]) -> Chunk:
     prompts = [_prompt(row) for row in rows]
     models = ["default" if row.get("model") is None else row.text("model") for row in rows]
     usages = [_usage(row) for row in rows]
@@ -78,7 +80,7 @@ def _chunk(rows: list[JsonRow], time: str, unit: TimeUnit) -> Chunk:
         output_tokens.append(usage[1])
         sizes.append(usage[1] * BYTES_PER_TOKEN if answer is None else len(answer.encode()))
     return Chunk(
-        keys=pa.array([fingerprint(m, p) for m, p in zip(models, prompts, strict=True)], pa.binary()),
+        keys=pa.array([key_of(m, p) for m, p in zip(models, prompts, strict=True)], pa.binary()),
         locate=locator(rows),
         time=np.array([row.seconds(time, unit) for row in rows]),
         size=np.array(sizes, dtype=np.int64),
@@ -149,4 +151,6 @@ def _recognises(head: Head) -> bool:
     return isinstance(fields, dict) and any(prompt in fields for prompt in PROMPTS)
 
 
-FORMAT = Format("openai_log", "OpenAI-style request logs with messages, prompt or input", read, _recognises)
+FORMAT = Format(
+    "openai_log", "OpenAI-style request logs with messages, prompt or input", read, _recognises, levels=lambda _: True
+)
