@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from caches.entry_lines import entry_of, fields_of, line_of, number
 from caches.errors import InputError
+from caches.freshness.epochs import Epochs
 from caches.hot_keys import Candidate, HotKeys
 from caches.keys.partitions import checked
 from caches.keys.request_key import Partition, RequestKey
@@ -36,13 +37,13 @@ class Imported:
 
 
 async def exported(
-    candidates: Iterable[Candidate], places_of: PlacesOf, clock: Callable[[], float]
+    candidates: Iterable[Candidate], places_of: PlacesOf, clock: Callable[[], float], epochs: Epochs
 ) -> AsyncGenerator[bytes, None]:
-    """A line for each that a tier holds and that is not too old; tiers count their lookups."""
+    """A line for each that a tier holds and that is neither too old nor flushed; tiers count their lookups."""
     for candidate in candidates:
         key = candidate.key
         found = await _held(key, places_of(key.partition), clock())
-        if found is not None:
+        if found is not None and not epochs.outdated(found.stored_by(key), found.answer.written_seconds):
             more = {"version": VERSION, "popularity": candidate.popularity}
             yield line_of(found.stored_by(key), found.answer, more)
         await asyncio.sleep(0)  # a tier in memory keeps nobody waiting, and so lets nobody in

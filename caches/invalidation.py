@@ -80,6 +80,15 @@ class Invalidations:
             found = await asyncio.gather(*(_cleared(place, what) for place in self._places))
         return self._by_tier(found)
 
+    def outdate(self, what: What) -> list[Passage]:
+        """Of what is on its way, nothing that this takes is stored, and nobody who asks from now on waits for it.
+        Returns that, as stores of it may have begun already."""
+        taken = [passage for passage in self._passages if _takes(what, passage)]
+        for passage in taken:
+            passage.outdated = True
+            self._abandon(passage.key.id)
+        return taken
+
     async def count(self, what: What, now_seconds: float) -> dict[str, int | None]:
         """By tier, how many `clear` would remove now."""
         return self._by_tier(await asyncio.gather(*(_counted(place, what, now_seconds) for place in self._places)))
@@ -91,11 +100,7 @@ class Invalidations:
     async def _under_way_with(self, what: What) -> AsyncIterator[None]:
         self._under_way.append(what)
         try:
-            taken = [passage for passage in self._passages if _takes(what, passage)]
-            for passage in taken:
-                passage.outdated = True
-                self._abandon(passage.key.id)
-            for passage in taken:
+            for passage in self.outdate(what):
                 await passage.stored()
             yield
         finally:

@@ -46,7 +46,8 @@ class _Scan(Generic[K]):
 class SplitCache(Generic[K, V]):
     """One owner, no locks; time as for the caches, which age from the write.
 
-    caches: one for each arm, empty. picker: which arm a key belongs to, under a split.
+    caches: one for each arm, empty. picker: which arm a key belongs to, under a split. retention: how many times its
+    lifetime an entry is kept, for who says of each how long it may be served.
     """
 
     def __init__(
@@ -54,14 +55,15 @@ class SplitCache(Generic[K, V]):
         caches: Mapping[Arm, InProcessCache[K, V]],
         plan: Plan,
         picker: Callable[[Split], Callable[[K], Arm]],
+        retention: float = 1.0,
     ) -> None:
-        self.caches, self.plan, self._picker = dict(caches), plan, picker
+        self.caches, self.plan, self._picker, self.retention = dict(caches), plan, picker, retention
         self._pick, self._targets = picker(plan.split), _capacities(plan)
         self._scans: dict[Arm, _Scan[K]] = {}
         self._still = 0
         for arm, cache in self.caches.items():
             cache.capacity_bytes = self._targets[arm]
-            cache.ttl_seconds = plan.settings(arm).ttl_seconds
+            cache.ttl_seconds = retention * plan.settings(arm).ttl_seconds
 
     @property
     def moving(self) -> bool:
@@ -89,7 +91,7 @@ class SplitCache(Generic[K, V]):
             }
         self.plan, self._targets = plan, _capacities(plan)
         for arm, cache in self.caches.items():
-            cache.apply(cache.capacity_bytes, plan.settings(arm).ttl_seconds, now_seconds)
+            cache.apply(cache.capacity_bytes, self.retention * plan.settings(arm).ttl_seconds, now_seconds)
         self._bind()
 
     def tend(self, most: int, now_seconds: float) -> bool:

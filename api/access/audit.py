@@ -21,8 +21,8 @@ class Audit:
     """To a file that only its owner reads, or to standard error. Each line is written in one go, so several processes
     may share the file. Used by several threads."""
 
-    def __init__(self, path: Path | None, clock: Callable[[], float]) -> None:
-        """clock: Unix time. Raises InputError for a file that cannot be written."""
+    def __init__(self, path: Path | None, clock: Callable[[], float], setting: str = "api.audit_log") -> None:
+        """clock: Unix time. setting: that names the path. Raises InputError for a file that cannot be written."""
         self._clock, self._lock, self._path = clock, threading.Lock(), path
         self._file: int | None = None
         if path is not None:
@@ -30,7 +30,7 @@ class Audit:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             except OSError as error:
-                raise InputError(f"api.audit_log: {path} cannot be written: {error.strerror}") from error
+                raise InputError(f"{setting}: {path} cannot be written: {error.strerror}") from error
 
     def note(self, event: str, who: str, address: str, **more: object) -> None:
         """event: denied, wish, login, logout. Raises AuditUnavailable."""

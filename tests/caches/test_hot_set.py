@@ -7,6 +7,7 @@ import pytest
 
 from caches.entry_lines import entry_of, fields_of
 from caches.errors import InputError
+from caches.freshness.epochs import Epochs
 from caches.hot_keys import HotKeys
 from caches.hot_set import Imported, exported, take_in
 from caches.keys.request_key import Partition, RequestKey
@@ -36,7 +37,7 @@ class Tiers:
 
     async def lines(self, now: float = START) -> list[bytes]:
         ranked = self.hot.ranked(now, float("inf"))
-        return [line async for line in exported(ranked, self.of, lambda: now)]
+        return [line async for line in exported(ranked, self.of, lambda: now, Epochs())]
 
     async def take(self, line: bytes, now: float = START) -> Imported:
         counts = Imported()

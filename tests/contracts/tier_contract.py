@@ -10,16 +10,21 @@ from __future__ import annotations
 import asyncio
 import itertools
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from caches.keys.request_key import RequestKey
 from caches.knobs import KnobSettings
+from caches.place import Place
+from caches.stack import Stack, StackRules
 from caches.tiers.selection import Selection
 from caches.tiers.tier import Answer, Tier
 from tests.contracts.tier_model import (
     ENDLESS,
+    FEW,
+    FLUSH_STEPS,
     LRU_STEPS,
     PARTITIONS,
     QUICKLY,
@@ -157,6 +162,33 @@ class TierContract:
                 assert await tier.clear(Selection(PARTITIONS[0], name, f"{number + 1}")) == 0
                 assert await tier.clear(Selection(PARTITIONS[0], name)) == 1, name
                 assert not await tier.holds(key_of(number), START)
+
+        with_tier(self.subject, scenario)
+
+    @FEW
+    @given(steps=FLUSH_STEPS)
+    def test_a_flush_outdates_what_was_written_before_it_and_nothing_else(self, steps: list[tuple[Any, ...]]) -> None:
+        """In a stack over this tier, beside a list of all that was stored and all that was flushed."""
+
+        async def scenario(tier: Tier) -> None:
+            now, stored, flushes = START, dict[RequestKey, tuple[RequestKey, Answer]](), list[tuple[Selection, float]]()
+            stack = Stack([Place(tier)], StackRules(0.0, 0.0), clock=lambda: now)
+            for step in steps:
+                now += 1.0
+                if step[0] == "store":
+                    _, number, where, age, tags = step
+                    answer = answer_of(number, 10, now - age)
+                    await stack.store(key_of(number, where, tags), answer)
+                    stored[key_of(number, where)] = key_of(number, where, tags), answer
+                elif step[0] == "flush":
+                    selection = Selection(PARTITIONS[step[1]], *step[2:])
+                    flushes.append((selection, stack.flush(selection)))
+                else:
+                    await stack.tend()
+                for plain, (by, answer) in stored.items():
+                    gone = any(one.takes(by) and answer.written_seconds <= at for one, at in flushes)
+                    served = await stack.lookup(plain)
+                    assert (None if served is None else served.answer) == (None if gone else answer), (step, plain)
 
         with_tier(self.subject, scenario)
 

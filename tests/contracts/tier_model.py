@@ -134,6 +134,16 @@ LRU_STEPS = st.lists(
     min_size=10,
     max_size=60,
 )
+FLUSH_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("store"), NUMBERS, WHERE, AGES, TAGS),
+        st.tuples(st.just("flush"), WHERE, *BY),
+        st.tuples(st.just("tend")),
+    ),
+    min_size=4,
+    max_size=16,
+)
+FEW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 QUICKLY = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
 

@@ -1,0 +1,1 @@
+"""How long an answer stays fresh: lifetimes by rules, measured change, feedback, epochs."""
