@@ -6,9 +6,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from caches.attempt import attempted
 from caches.breaker import Breaker, BreakerRule
 from caches.tiers.lease import Claim, Lease
-from caches.tiers.tier import TierError
 
 Result = TypeVar("Result")
 
@@ -32,15 +32,4 @@ class LeaseBreaker:
         await self._asked(lambda: self._lease.give(name, done))
 
     async def _asked(self, call: Callable[[], Awaitable[Result]]) -> Result:
-        if not self.breaker.allows(self._ticks()):
-            raise TierError("lease: its keeper failed a moment ago and is left alone")
-        try:
-            result = await call()
-        except TierError:
-            self.breaker.failed(self._ticks())
-            raise
-        except BaseException:
-            self.breaker.given_up(self._ticks())
-            raise
-        self.breaker.succeeded()
-        return result
+        return await attempted(self.breaker, self._ticks, call, "lease: its keeper")

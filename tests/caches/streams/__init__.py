@@ -1,0 +1,1 @@
+"""Tests of streams that are kept while they come."""
