@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 HEAD_END, CHUNKS_END = b"\r\n\r\n", b"\r\n0\r\n\r\n"
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -30,12 +30,19 @@ STUCK_SECONDS = 60.0
 class Load:
     """latencies_seconds: of each response, to its last byte: in a closed loop from when the request was sent, at a
     constant rate from when it was due, so that a server that stalls is charged for those that wait. outcomes: the
-    header x-setpoint-cache. busy: share of the time in which the generator itself worked."""
+    header x-setpoint-cache. busy: share of the time in which the generator itself worked. statuses: of responses, where
+    others than 200 are counted; their time counts as all others'."""
 
     latencies_seconds: list[float]
     seconds: float
     outcomes: Counter[str]
     busy: float
+    statuses: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def failed(self) -> int:
+        """Too many, or an error that is not of the request."""
+        return sum(count for status, count in self.statuses.items() if status == "429" or status >= "500")
 
     @property
     def per_second(self) -> float:
@@ -68,18 +75,34 @@ def saturate(port: int, requests: Iterator[bytes], connections: int, seconds: fl
         return loop.load()
 
 
-def at_rate(port: int, requests: Iterator[bytes], per_second: float, connections: int, seconds: float) -> Load:
-    """A request is due every 1 / per_second; where no connection is free it waits for one, and that counts."""
-    return _all_of(port, requests, max(int(per_second * seconds), 1), per_second, connections)
+def at_rate(
+    port: int,
+    requests: Iterator[bytes],
+    per_second: float,
+    connections: int,
+    seconds: float,
+    *,
+    count_failures: bool = False,
+) -> Load:
+    """A request is due every 1 / per_second; where no connection is free it waits for one, and that counts.
+    count_failures: else they raise BadResponse."""
+    return _all_of(port, requests, max(int(per_second * seconds), 1), per_second, connections, count_failures)
 
 
-def each_once(port: int, requests: Sequence[bytes], connections: int = 8) -> Load:
+def each_once(port: int, requests: Sequence[bytes], connections: int = 8, *, count_failures: bool = False) -> Load:
     """As soon as a connection is free."""
-    return _all_of(port, iter(requests), len(requests), math.inf, connections)
+    return _all_of(port, iter(requests), len(requests), math.inf, connections, count_failures)
 
 
-def _all_of(port: int, requests: Iterator[bytes], number: int, per_second: float, connections: int) -> Load:
-    with _opened(port, connections) as loop:
+def _all_of(
+    port: int,
+    requests: Iterator[bytes],
+    number: int,
+    per_second: float,
+    connections: int,
+    count_failures: bool = False,
+) -> Load:
+    with _opened(port, connections, count_failures) as loop:
         began, sent, free = time.perf_counter(), 0, list(loop.connections)
         while sent < number or len(free) < connections:
             now = time.perf_counter()
@@ -136,8 +159,9 @@ class _Connection:
 
 
 class _Loop:
-    def __init__(self, connections: Sequence[_Connection]) -> None:
-        self.connections = connections
+    def __init__(self, connections: Sequence[_Connection], count_failures: bool) -> None:
+        self.connections, self._count_failures = connections, count_failures
+        self._statuses: Counter[str] = Counter()
         self._latencies: list[float] = []
         self._outcomes: Counter[str] = Counter()
         self._began, self._worked = time.perf_counter(), time.process_time()
@@ -161,7 +185,8 @@ class _Loop:
         self._last = time.perf_counter()
         self._latencies.append(self._last - connection.since)
         connection.since = None
-        if response[9:12] != OK:
+        self._statuses[response[9:12].decode()] += 1
+        if response[9:12] != OK and not self._count_failures:
             raise BadResponse(response[:600].decode("latin-1"))
         outcome = OUTCOME.search(response, 0, MOST_HEAD)
         if outcome is not None:
@@ -169,15 +194,15 @@ class _Loop:
 
     def load(self) -> Load:
         wall, worked = time.perf_counter() - self._began, time.process_time() - self._worked
-        return Load(self._latencies, self._last - self._began, self._outcomes, worked / wall)
+        return Load(self._latencies, self._last - self._began, self._outcomes, worked / wall, self._statuses)
 
 
 @contextmanager
-def _opened(port: int, number: int) -> Iterator[_Loop]:
+def _opened(port: int, number: int, count_failures: bool = False) -> Iterator[_Loop]:
     """Nothing is collected while requests are on their way: it would be measured as the server's time."""
     with ExitStack() as stack:
         connections = [stack.enter_context(closing(_Connection(port))) for _ in range(number)]
         gc.collect()
         gc.disable()
         stack.callback(gc.enable)
-        yield _Loop(connections)
+        yield _Loop(connections, count_failures)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from caches.admission import Admission
+from caches.admission import Doorkeeper
 from caches.breaker import Breaker, BreakerRule
 from caches.keys.request_key import RequestKey
 from caches.tiers.tier import Answer, Found, Tier, TierError
@@ -42,7 +42,7 @@ class Place:
         worth_rule: WorthRule = WorthRule(),
         ticks: Callable[[], float] = time.monotonic,
         level: int | None = None,
-        admission: Admission | None = None,
+        admission: Doorkeeper | None = None,
     ) -> None:
         self.tier, self._slow_seconds, self._ticks, self._admission = tier, slow_seconds, ticks, admission
         self.level = level or (1 if slow_seconds is None else 2)
@@ -60,7 +60,7 @@ class Place:
     async def lookup(self, key: RequestKey, now_seconds: float) -> Found | None:
         """None also where the tier failed, was left alone or passed by."""
         if self._admission is not None:
-            self._admission.asked(key.id, now_seconds)
+            self._admission.asked(key, now_seconds)
         if self.at_once:
             return await self.ask(self.tier.lookup, key, now_seconds)
         if not self.worth.wanted(key.partition, self._ticks()):
@@ -80,7 +80,7 @@ class Place:
         return bool(await self.ask(self.tier.store, key, answer, now_seconds))
 
     async def _keeps_out(self, key: RequestKey, now_seconds: float) -> bool:
-        if self._admission is None or self._admission.admits(key.id, now_seconds):
+        if self._admission is None or self._admission.admits(key, now_seconds):
             return False
         return not await self.ask(self.tier.holds, key, now_seconds)
 

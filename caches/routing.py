@@ -10,11 +10,13 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from caches.freshness.epochs import Epochs
 from caches.invalidation import What
 from caches.keys.by_name import ByName
 from caches.keys.request_key import Partition, RequestKey
 from caches.place import Place
 from caches.stack import Call, Served, Stack, Watch
+from caches.tiers.selection import Selection
 from caches.tiers.tier import Answer
 
 
@@ -28,11 +30,19 @@ class Routing:
         every = dict.fromkeys(place for stack in self.stacks for place in stack.places)
         self.places: tuple[Place, ...] = tuple(sorted(every, key=lambda place: place.level))
 
+    @property
+    def epochs(self) -> Epochs:
+        """Which the stacks share."""
+        return self.stacks[0].epochs
+
     def of(self, partition: Partition) -> Stack:
         return self._by_name.of(partition.namespace)
 
     async def lookup(self, key: RequestKey, max_age_seconds: float | None = None) -> Served | None:
         return await self.of(key.partition).lookup(key, max_age_seconds)
+
+    async def stale(self, key: RequestKey, grace_seconds: float | None = None) -> Served | None:
+        return await self.of(key.partition).stale(key, grace_seconds)
 
     async def store(self, key: RequestKey, answer: Answer) -> None:
         await self.of(key.partition).store(key, answer)
@@ -53,6 +63,9 @@ class Routing:
 
     async def count(self, what: What) -> dict[str, int | None]:
         return await self.of(what.partition).count(what)
+
+    def flush(self, selection: Selection) -> float:
+        return self.of(selection.partition).flush(selection)
 
     async def tend(self) -> bool:
         return any([await place.tend(self._clock()) for place in self.places])

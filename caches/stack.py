@@ -15,12 +15,19 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
+from caches.cancelling import cancelled, heed_cancellation
 from caches.flight import Flight, Flights, LeaderGone
+from caches.freshness.epochs import Epochs
+from caches.freshness.freshness import Freshness
 from caches.invalidation import Invalidations, Passage, What
 from caches.keys.request_key import Partition, RequestKey
 from caches.lease_breaker import LeaseBreaker
 from caches.place import Place
+from caches.streams.joining import joining
+from caches.streams.streams import Streams
 from caches.tiers.lease import Lease
+from caches.tiers.selection import Selection
+from caches.tiers.stale import StaleTier
 from caches.tiers.tier import Answer, Found
 from caches.turns import our_turn, waited
 
@@ -38,7 +45,8 @@ class StackRules:
 class Served:
     """tier: that answered; None for the backend, also where another request's call was waited for. level: of that tier,
     as its place says; 0 for the backend. age_seconds: since the answer was written. refresh_due: whether this request
-    should renew the entry, off its own path."""
+    should renew the entry, off its own path. instead: what answered in place of the backend, which could or should not;
+    None for all else."""
 
     answer: Answer
     tier: str | None
@@ -46,6 +54,7 @@ class Served:
     similarity: float = 1.0
     refresh_due: bool = False
     level: int = 0
+    instead: str | None = None
 
 
 Call = Callable[[Flight[Served]], Awaitable[Answer]]
@@ -55,7 +64,9 @@ Look = Callable[[Place, RequestKey, float], Awaitable[Found | None]]
 
 class Stack:
     """places: from the top. lease: left alone for a while when it fails. clock: Unix time. ticks: one that is never
-    set. look: how a place is asked, for who wants to watch that."""
+    set. look: how a place is asked, for who wants to watch that. freshness: how long entries may be served; None: as
+    long as their tier says. epochs: shared with other stacks over the same tiers.
+    streams: that calls write down as they come, and where those of other gateways are joined."""
 
     def __init__(
         self,
@@ -66,16 +77,25 @@ class Stack:
         seed: int = 0,
         ticks: Callable[[], float] = time.monotonic,
         look: Look = Place.lookup,
+        freshness: Freshness | None = None,
+        epochs: Epochs | None = None,
+        streams: Streams | None = None,
     ) -> None:
         self.places, self._rules, self._ask = tuple(places), rules, look
         self._lease = None if lease is None else LeaseBreaker(lease, ticks=ticks)
         self._clock, self._random = clock, random.Random(seed)
         self._flights: Flights[Served] = Flights()
-        self._invalidations = Invalidations(self.places, self._flights.abandon)
+        self._streams = streams
+        self._invalidations = Invalidations(self.places, self._abandon)
+        self._freshness, self._epochs = freshness, Epochs() if epochs is None else epochs
         slow = [depth for depth, place in enumerate(self.places) if not place.at_once]
         self._below = [_learning(self.places, depth) for depth in range(len(self.places))]
         self._quick = min(slow, default=len(self.places))  # tiers that every request asks for itself
         self._work: set[asyncio.Future[Served]] = set()
+
+    @property
+    def epochs(self) -> Epochs:
+        return self._epochs
 
     @property
     def stacks(self) -> tuple[Stack, ...]:
@@ -106,10 +126,12 @@ class Stack:
     ) -> Served | None:
         now, place = self._clock(), self.places[depth]
         found = await self._ask(place, key, now)
-        if found is None:
+        if found is None or (self._epochs and self._outdated(key, found)):
             return None
         age = now - found.answer.written_seconds
         ttl = await place.ttl_seconds() if found.ttl_seconds is None else found.ttl_seconds
+        if self._freshness is not None:
+            ttl = self._freshness.lifetime(key, found, ttl, now)
         lifetime = self._lifetime(key, found.answer, ttl)
         if age >= lifetime or (max_age_seconds is not None and age > max_age_seconds):
             return None
@@ -124,6 +146,23 @@ class Stack:
         for below in self._below[depth]:
             if not await below.ask(below.tier.holds, key, now_seconds):
                 await below.store(found.stored_by(key), found.answer, now_seconds)
+
+    async def stale(self, key: RequestKey, grace_seconds: float | None = None) -> Served | None:
+        """An answer to an equal request that may be past its lifetime, for when the backend cannot give a new one; None
+        where there is no such tier. grace_seconds: that the request allows, where that is less than the tier does."""
+        for place in self.places:
+            if not isinstance(place.tier, StaleTier):
+                continue
+            now, found = self._clock(), await place.ask(place.tier.retained, key, self._clock())
+            if found is None or (self._epochs and self._outdated(key, found)):
+                return None
+            ttl = max([await other.ttl_seconds() for other in self.places if other is not place], default=0.0)
+            if self._freshness is not None:
+                ttl = self._freshness.lifetime(key, found, ttl, now)
+            if not place.tier.may_serve(found.answer, ttl, now, grace_seconds):
+                return None
+            return Served(found.answer, place.tier.name, max(now - found.answer.written_seconds, 0.0))
+        return None
 
     async def store(self, key: RequestKey, answer: Answer) -> None:
         """In every tier."""
@@ -141,7 +180,8 @@ class Stack:
 
         Tiers that take time are asked once for all as well. call: may publish pieces to its flight as they come. watch:
         is told of each flight that this request leads or follows, so that it can pass pieces on. max_age_seconds: of an
-        answer when it is asked for. Raises what the call raises, for all that wait for it; an error is not stored.
+        answer when it is asked for. Raises what the call raises, for all that wait for it; an error is not stored. And
+        LeaderGone where pieces were published to a watched flight, and no more will come.
         """
         while True:
             served = await self._lookup(key, max_age_seconds, range(self._quick))
@@ -150,16 +190,20 @@ class Stack:
             flight, leads = self._flights.join(key.id)
             if watch is not None:
                 watch(flight)
-            if leads:
-                return await self._lead(self._seek(key, flight, call, max_age_seconds), flight)
             try:
+                if leads:
+                    return await self._lead(self._seek(key, flight, call, max_age_seconds), flight)
                 served = await flight.result()
             except LeaderGone:
+                if watch is not None and flight.begun:  # no other flight brings the rest of these pieces
+                    raise
                 continue
             finally:
-                flight.unfollow()
+                if not leads:
+                    flight.unfollow()
             # what the backend answered while this request waited is as young as an answer can be
-            if served.tier is None or max_age_seconds is None or served.age_seconds <= max_age_seconds:
+            young = max_age_seconds is None or served.age_seconds <= max_age_seconds
+            if served.tier is None or young or (watch is not None and flight.begun):
                 return served
 
     async def renew(self, key: RequestKey, call: Call) -> None:
@@ -183,6 +227,14 @@ class Stack:
         """By tier, how many entries `clear` would remove now; None for one that could not be reached."""
         return await self._invalidations.count(what, self._clock())
 
+    def flush(self, selection: Selection) -> float:
+        """As `clear`, at once: nothing is removed, and what the selection takes of what was written until now is not
+        served any more. Returns when that was, Unix time."""
+        now = self._clock()
+        self._invalidations.outdate(selection)
+        self._epochs.begin(selection, now)
+        return now
+
     async def tend(self) -> bool:
         """A step of housekeeping in every tier; whether any has more to do."""
         return any([await place.tend(self._clock()) for place in self.places])
@@ -194,10 +246,9 @@ class Stack:
 
     async def end_work(self) -> None:
         """Gives up the calls on their way."""
-        work = list(self._work)
-        for one in work:
-            one.cancel()
-        await asyncio.gather(*work, return_exceptions=True)  # a lease is given back before its connection goes
+        await cancelled(*self._work)  # a lease is given back before its connection goes
+        if self._streams is not None:
+            await self._streams.close()
 
     async def _lead(self, work: Coroutine[None, None, Served], flight: Flight[Served]) -> Served:
         """In a task of its own: when this request is given up while others follow, it goes on for them."""
@@ -219,11 +270,15 @@ class Stack:
                 return served
             if self._lease is None:
                 return await self._called(key, flight, call)
-            served = await waited(self._lease, key.id, lambda: self.lookup(key, max_age_seconds))
-            if served is not None:
-                return served
-            async with our_turn(self._lease, key.id):
-                return await self._called(key, flight, call)
+            async with joining(self._streams, key.id, flight) as joined:
+                served = await waited(self._lease, key.id, lambda: self.lookup(key, max_age_seconds))
+                if served is not None:
+                    await joined.ended()
+                    return served
+                async with our_turn(self._lease, key.id):
+                    await joined.instead()
+                    heed_cancellation()
+                    return await self._called(key, flight, call)
 
         return self._ended(key, flight, sought())
 
@@ -253,8 +308,17 @@ class Stack:
         """For whoever brings an answer into the tiers by himself, so that no invalidation misses it."""
         return Passage(self._invalidations, key, copied=copied)
 
+    def _abandon(self, name: bytes) -> None:
+        self._flights.abandon(name)
+        if self._streams is not None:
+            self._streams.hide(name)
+
     def _fresh(self, answer: Answer) -> Served:
         return Served(answer, None, max(self._clock() - answer.written_seconds, 0.0))
+
+    def _outdated(self, key: RequestKey, found: Found) -> bool:
+        """Written in an epoch that is over."""
+        return self._epochs.outdated(found.stored_by(key), found.answer.written_seconds)
 
     def _lifetime(self, key: RequestKey, answer: Answer, ttl_seconds: float) -> float:
         """Of this entry in a tier with that lifetime; the same for equal requests, wherever they are stored."""

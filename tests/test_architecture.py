@@ -41,18 +41,22 @@ SEAMS: dict[str, set[str]] = {
     "prometheus_client": {
         "api/emulator/metrics.py",
         "api/gateway/access_log.py",
-        *(f"api/gateway/{part}metrics.py" for part in ("", "arm_", "backend_", "stage_", "warming_")),
+        *(f"api/gateway/{part}metrics.py" for part in ("", "arm_", "backend_", "freshness_", "guard_", "stage_")),
+        *(f"api/gateway/{part}_metrics.py" for part in ("stream", "warming")),
         "api/gateway/semantic_report.py",
         "tuner/exporting/page.py",
     },
     "promql_parser": {"tuner/prometheus/promql.py"},
     "psycopg": set(),  # by name, through SQLAlchemy
+    "rapidfuzz": {"caches/semantic/edits.py"},
     "redis": {
         *(f"caches/tiers/redis_{part}.py" for part in ("connection", "index", "memory", "server")),
         "caches/semantic/redis_vectors.py",
     },
     "requests": {"tuner/prometheus/client.py"},
     "river": {"agents/drift.py"},
+    "simplemma": {"caches/semantic/lemmas.py"},
+    "sklearn": {"caches/semantic/bucket_fitting.py"},
     "sentence_transformers": {"caches/semantic/sentence_embedder.py"},
     "sqlalchemy": {
         "agents/mlflow_store.py",

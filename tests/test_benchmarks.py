@@ -31,7 +31,9 @@ from tuner.config import TunerConfig
 ROOT = Path(__file__).parents[1]
 QUICK = (
     "replay",
+    "eviction",
     "prefix_cache",
+    "prefix_eviction",
     "calibration",
     "environment",
     "training",
@@ -40,10 +42,13 @@ QUICK = (
     "placements",
     "whatif",
     "streaming",
+    "stream_join",
     "semantic",
+    "keys",
     "fidelity",
     "stack",
     "disk_tier",
+    "freshness",
     "ledger",
     "gateway",
     "routing",
@@ -51,6 +56,7 @@ QUICK = (
     "ticks",
     "experiments",
     "faults",
+    "resilience",
 )
 REPORT = Report(["Two requests."], [Table("Speed", ("what", "s"), [["ours", 2.0], ["theirs", None]])], [])
 
@@ -129,9 +135,9 @@ def test_events_fall_into_every_part_of_the_trace() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_a_quick_run_prints_its_goals_and_records_nothing(name: str) -> None:
-    if name == "replay":
+    if name in ("replay", "eviction"):
         pytest.importorskip("libcachesim")
-    if name == "prefix_cache":
+    if name in ("prefix_cache", "prefix_eviction"):
         pytest.importorskip("kvcache_sim")
     before = RESULTS.read_bytes() if RESULTS.exists() else None
     done = subprocess.run(

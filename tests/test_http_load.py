@@ -115,3 +115,18 @@ def test_an_error_ends_the_measurement(response: bytes) -> None:
 
     with server(answer) as (port, _), pytest.raises(BadResponse):
         each_once(port, [ASK])
+
+
+def test_failures_are_counted_where_that_is_wanted() -> None:
+    statuses = (b"200 OK", b"400 Bad Request", b"429 Too Many Requests", b"503 Service Unavailable")
+
+    def answer(connection: socket.socket, number: int) -> bool:
+        connection.sendall(b"HTTP/1.1 " + statuses[number % 4] + b"\r\ncontent-length: 0\r\n\r\n")
+        return True
+
+    with server(answer) as (port, _came):
+        load = each_once(port, [ASK] * 8, 1, count_failures=True)
+        with pytest.raises(BadResponse, match="400"):
+            each_once(port, [ASK] * 8, 1)
+    assert load.statuses == {"200": 2, "400": 2, "429": 2, "503": 2}
+    assert (load.failed, len(load.latencies_seconds)) == (4, 8)

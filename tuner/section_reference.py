@@ -54,7 +54,7 @@ def _literal(value: object) -> str:
     if isinstance(value, Enum):
         return _literal(value.value)
     if isinstance(value, tuple):
-        return f"`{list(value)}`"
+        return f"`{[one.value if isinstance(one, Enum) else one for one in value]}`"
     if isinstance(value, dict):
         return f"`{value}`"
     if isinstance(value, bool):

@@ -62,6 +62,14 @@ def admins_tenant(request: Request, settings: GatewaySettings) -> str:
     return DEFAULT if holder is None else holder.tenant
 
 
+def asker_of(request: Request, settings: GatewaySettings) -> str:
+    """Whoever asks, for the audit log: role and tenant of the key, and how the hash of the key begins."""
+    holder = _holder(request, settings)
+    if holder is None:
+        return "nobody's key"
+    return f"{holder.role.value} {holder.tenant} {key_hash(_bearer(request))[:8]}"
+
+
 def _check(request: Request, settings: GatewaySettings, roles: tuple[Role, ...]) -> None:
     if settings.asks_for(*LOOKING_AFTER):
         holder = _holder(request, settings)

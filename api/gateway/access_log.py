@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import anyio.to_thread
 from fastapi import Request
@@ -19,9 +20,10 @@ from api.http.errors import ApiError
 from caches.keys.request_key import Partition
 from caches.stack import Served
 from traces.access.log import AccessLog
-from traces.access.record import BYPASS, MISS, AccessRecord
+from traces.access.record import BYPASS, MISS, RESUMED, AccessRecord
 
 Handler = Callable[[Request], Awaitable[Response]]
+LevelsOf = Callable[[Asked], tuple[bytes, ...] | None]
 VISIT = "setpoint.visit"  # in the scope of a request
 COUNTS_END = 2**31  # of what a trace can hold
 
@@ -30,7 +32,8 @@ COUNTS_END = 2**31  # of what a trace can hold
 class Visit:
     """What is found out about a request on its way. partition: None until it is known whose request it is. asked: None
     where the cache has nothing to do with it, once `is_read`. served: the answer. feed: where it comes from as a
-    stream. arm: of the tuned tier, to which the key belongs; None where it is not tuned for it."""
+    stream. arm: of the tuned tier, to which the key belongs; None where it is not tuned for it. resumed: it asks for
+    the rest of a stream."""
 
     partition: Partition | None = None
     asked: Asked | None = None
@@ -38,6 +41,7 @@ class Visit:
     served: Served | None = None
     feed: Feed | None = None
     arm: str | None = None
+    resumed: bool = False
 
 
 def visit_of(request: Request) -> Visit:
@@ -46,12 +50,15 @@ def visit_of(request: Request) -> Visit:
     return visit
 
 
-def logging(log: AccessLog | None, clock: Callable[[], float], handler: Handler) -> Handler:
+def logging(
+    log: AccessLog | None, clock: Callable[[], float], handler: Handler, levels_of: LevelsOf | None = None
+) -> Handler:
     """The handler, with a record of each request that is not refused by the gateway itself. clock: Unix time; what
-    counts is when a request came. The record is added when its answer is there: of a stream, at its end."""
+    counts is when a request came. The record is added when its answer is there: of a stream, at its end. levels_of:
+    what is recorded of keys beside the one in use; None: nothing."""
     if log is None:
         return handler
-    add = log.add
+    add = partial(_add, log.add, levels_of)
 
     async def handle(request: Request) -> Response:
         arrival = clock()
@@ -59,12 +66,12 @@ def logging(log: AccessLog | None, clock: Callable[[], float], handler: Handler)
         try:
             response = await handler(request)
         except ApiError as error:
-            _add(add, arrival, visit, None, error.status)
+            add(arrival, visit, None, error.status)
             raise
         if visit.feed is not None and visit.served is None and isinstance(response, ClosedStream):
             _add_at_end(add, arrival, visit, visit.feed, response)
         else:
-            _add(add, arrival, visit, visit.served, response.status_code)
+            add(arrival, visit, visit.served, response.status_code)
         return response
 
     return handle
@@ -107,7 +114,11 @@ class _Counts:
 
 
 def _add_at_end(
-    add: Callable[[AccessRecord], None], arrival: float, visit: Visit, feed: Feed, response: ClosedStream
+    add: Callable[[float, Visit, Served | None, int], None],
+    arrival: float,
+    visit: Visit,
+    feed: Feed,
+    response: ClosedStream,
 ) -> None:
     close = response.close
 
@@ -116,22 +127,34 @@ def _add_at_end(
             if close is not None:
                 await close()
         finally:
-            _add(add, arrival, visit, feed.ended, response.status_code)
+            add(arrival, visit, feed.ended, response.status_code)
 
     response.close = closed
 
 
-def _add(add: Callable[[AccessRecord], None], arrival: float, visit: Visit, served: Served | None, status: int) -> None:
+def _add(
+    add: Callable[[AccessRecord], None],
+    levels_of: LevelsOf | None,
+    arrival: float,
+    visit: Visit,
+    served: Served | None,
+    status: int,
+) -> None:
     partition, asked = visit.partition, visit.asked
     if partition is None or not visit.is_read:
         return
     tenant, namespace = partition.tenant, partition.namespace
-    if asked is None:
-        add(AccessRecord(arrival, None, tenant, namespace, BYPASS, status))
+    if asked is None:  # no request of a key's own
+        add(AccessRecord(arrival, None, tenant, namespace, RESUMED if visit.resumed else BYPASS, status))
         return
     key_id, ttl = asked.key.id, asked.wishes.ttl_seconds
+    levels = None if levels_of is None else levels_of(asked)
     if served is None:
-        add(AccessRecord(arrival, key_id, tenant, namespace, MISS, status, ttl_seconds=ttl, arm=visit.arm))
+        add(
+            AccessRecord(
+                arrival, key_id, tenant, namespace, MISS, status, ttl_seconds=ttl, arm=visit.arm, levels=levels
+            )
+        )
         return
     answer, tier = served.answer, served.tier
     add(
@@ -149,6 +172,7 @@ def _add(add: Callable[[AccessRecord], None], arrival: float, visit: Visit, serv
             served.similarity if served.similarity < 1.0 else None,
             ttl,
             visit.arm,
+            levels,
         )
     )
 

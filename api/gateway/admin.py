@@ -9,17 +9,20 @@ import orjson
 from fastapi import Request
 from fastapi.responses import Response
 
-from api.gateway import semantic_report
+from api.gateway import guard_metrics, semantic_report
 from api.gateway.access import admins_tenant, check_admin, check_viewer
 from api.gateway.asked import read_body
 from api.gateway.cache_settings import CacheSettings
-from api.gateway.invalidating import FIELDS, invalidation_of
+from api.gateway.fresh import FreshnessAtWork
+from api.gateway.guarding import Guard
+from api.gateway.invalidating import FIELDS, Invalidation, invalidation_of
 from api.gateway.metrics import tier_counts
 from api.gateway.service import GatewayService
 from api.gateway.verifying import Verifying
 from api.gateway.warming import GatewayWarming
 from api.http.delivery import json_response
 from api.http.errors import BadRequest
+from caches.tiers.selection import Selection
 
 PARTIAL = 503  # a tier could not be reached: what was done is told, with null for that tier
 
@@ -27,7 +30,16 @@ PARTIAL = 503  # a tier could not be reached: what was done is told, with null f
 class Admin:
     """Raises NotAllowed and BadRequest."""
 
-    def __init__(self, service: GatewayService, warming: GatewayWarming, verifying: Verifying | None = None) -> None:
+    def __init__(
+        self,
+        service: GatewayService,
+        warming: GatewayWarming,
+        verifying: Verifying | None = None,
+        fresh: FreshnessAtWork | None = None,
+        guard: Guard | None = None,
+    ) -> None:
+        self._guard = guard
+        self._fresh = fresh or FreshnessAtWork(service)
         self._service, self._settings, self._warming = service, service.settings, warming
         self._verifying, self._cache = verifying, CacheSettings(service)
 
@@ -36,16 +48,35 @@ class Admin:
         counts = await tier_counts(self._service.stack.places)
         tiers = {tier.name: _told(tier.stats) | asdict(tier.place) for tier in counts}
         semantic = {} if self._verifying is None else {"semantic": semantic_report.told(self._verifying)}
+        guarded = {} if self._guard is None else {"resilience": guard_metrics.told(self._guard)}
         upstreams = [backend.told() for backend in self._service.client.balanced.backends]
-        return json_response({"tiers": tiers, "upstreams": upstreams, "warming": self._warming.told(), **semantic})
+        semantic |= {"freshness": self._fresh.told()}
+        told = {"tiers": tiers, "upstreams": upstreams, "warming": self._warming.told(), **semantic, **guarded}
+        return json_response(told)
 
     async def invalidate(self, request: Request) -> Response:
         check_admin(request, self._settings)
         body = await self._json(request, set(FIELDS))
         asked = invalidation_of(body, admins_tenant(request, self._settings))
-        stack = self._service.stack
-        tiers = await (stack.count if asked.dry_run else stack.clear)(asked.what)
+        if not asked.dry_run:
+            if self._service.resilience is not None:
+                self._service.resilience.forget()
+            return await self._cleared(request, asked)
+        tiers = await self._service.stack.count(asked.what)
         return json_response(asked.told() | {"tiers": tiers}, PARTIAL if None in tiers.values() else 200)
+
+    async def _cleared(self, request: Request, asked: Invalidation) -> Response:
+        """Written down before it is done, and after with the counts."""
+        told, what, auditing = asked.told(), asked.what, self._fresh.auditing
+        auditing.note("invalidate", request, told)
+        if asked.flush and isinstance(what, Selection):
+            began, done = await self._fresh.flushing.flush(what)
+            told |= {"epoch_seconds": began, "kept": done}
+        else:
+            tiers = await self._service.stack.clear(what)
+            told, done = told | {"tiers": tiers}, None not in tiers.values()
+        auditing.note("invalidated", request, told)
+        return json_response(told, 200 if done else PARTIAL)
 
     async def settings(self, request: Request) -> Response:
         check_viewer(request, self._settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -17,13 +17,18 @@ from api.gateway.call import BackendCall
 from api.gateway.errors import Headers, NotStored, Reply, TooLate
 from api.gateway.events import DONE
 from api.gateway.feed import Feed, Pieces, failed_event
+from api.gateway.freshening import Freshening
+from api.gateway.guard_passing import GuardedPassing
+from api.gateway.guarding import Guard
 from api.gateway.passing import PassThrough
 from api.gateway.service import GatewayService
+from api.gateway.stream_tokens import RESUME_HEADER
 from api.gateway.upkeep import Upkeep
 from api.gateway.upstream import Upstream
 from api.gateway.warming import GatewayWarming
 from api.http.delivery import EventStream, events_response, gone_response, unless_gone
 from api.http.errors import ApiError
+from caches.guards.ladder import Rung
 from caches.keys.fields import Endpoint
 from caches.keys.request_key import RequestKey
 from caches.stack import Served
@@ -31,9 +36,9 @@ from caches.stack import Served
 CACHE_HEADER = "x-setpoint-cache"
 SIMILARITY_HEADER = "x-setpoint-similarity"
 KEY_HEADER = "x-setpoint-key"  # of the request: what an invalidation can name
-MISS, BYPASS = "miss", "bypass"
+MISS, BYPASS, TEMPLATE = "miss", "bypass", Rung.TEMPLATE.value
 # Of the backend's response, in bytes as they came; ours says these itself.
-OUR_HEADERS = (CACHE_HEADER, SIMILARITY_HEADER, KEY_HEADER)
+OUR_HEADERS = (CACHE_HEADER, SIMILARITY_HEADER, KEY_HEADER, RESUME_HEADER)
 SAID_BY_US = frozenset({b"content-type", b"cache-control", b"age", *(name.encode() for name in OUR_HEADERS)})
 T = TypeVar("T")
 
@@ -48,12 +53,21 @@ class Answering:
         passing: PassThrough,
         upkeep: Upkeep,
         warming: GatewayWarming,
+        guard: Guard | None = None,
+        freshening: Freshening | None = None,
     ) -> None:
-        self._settings, self._clock = service.settings, service.clock
+        self._settings, self._clock, self._streams = service.settings, service.clock, service.streams
         self._upstream, self._passing, self._upkeep = upstream, passing, upkeep
         stages = service.stages
         self._asked_of = asked_of if stages is None else stages.keyed(asked_of)
         self._fetch = warming.fetch if stages is None else stages.fetching(warming.fetch)
+        if freshening is not None:
+            self._asked_of, self._fetch = freshening.keyed(self._asked_of), freshening.fetching(self._fetch)
+        self._call_of: Callable[..., BackendCall] = BackendCall
+        self._guarded: GuardedPassing | None = None
+        if guard is not None:
+            self._fetch, self._call_of = guard.fetching(self._fetch), guard.call_of
+            self._guarded = GuardedPassing(guard, upstream, passing.sent)
 
     async def answer(self, endpoint: Endpoint, request: Request) -> Response:
         visit = visit_of(request)
@@ -66,11 +80,14 @@ class Answering:
         visit.is_read = True
         if asked is None:
             with telling(BYPASS):
+                if self._guarded is not None:
+                    return await self._guarded.whole(request, raw, endpoint, partition)
                 response = await self._passing.whole(request, raw)
             response.headers[CACHE_HEADER] = BYPASS
             return response
         headers = self._upstream.request_headers(request.headers.raw)
-        call = BackendCall(self._upstream, asked, headers, self._clock)
+        streams = self._streams if rules.keeps_streams else None
+        call = self._call_of(self._upstream, asked, headers, self._clock, streams)
         with telling(MISS):
             return await (self._streamed if asked.streamed else self._whole)(request, asked, call)
 
@@ -82,7 +99,7 @@ class Answering:
             return _passed_on(error.reply)
         if served is None:
             return gone_response()
-        visit_of(request).served = served
+        visit_of(request).served = None if served.instead == TEMPLATE else served
         self._upkeep.after(asked, served, call)
         return _with(Response(served.answer.body, 200, said_of(served), "application/json"), asked.key, call.returned)
 
@@ -99,11 +116,13 @@ class Answering:
                 await feed.close()
         if not opened:
             return gone_response()
-        served = visit.served = feed.served
+        served = feed.served
         if served is not None:
+            visit.served = None if served.instead == TEMPLATE else served
             self._upkeep.after(asked, served, call)
             return _with(events_response(feed.replay(served), said_of(served)), asked.key, call.returned)
-        return _with(EventStream(feed.events(), {CACHE_HEADER: MISS}, feed.close), asked.key, call.returned)
+        told = {CACHE_HEADER: MISS, **feed.resumable}
+        return _with(EventStream(feed.events(), told, feed.close), asked.key, call.returned)
 
     async def _in_time(self, work: Awaitable[T]) -> T:
         try:
@@ -115,6 +134,9 @@ class Answering:
 
 def said_of(served: Served) -> dict[str, str]:
     """The headers that say where an answer comes from."""
+    if served.instead is not None:
+        said = {CACHE_HEADER: served.instead, "age": str(int(served.age_seconds))}
+        return said if served.tier is not None else {CACHE_HEADER: served.instead}
     if served.tier is None:
         return {CACHE_HEADER: MISS}
     said = {CACHE_HEADER: f"hit-l{served.level}", "age": str(int(served.age_seconds))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 
 from fastapi import FastAPI, Request
@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route
 
-from api.gateway import access_log, stages
+from api.gateway import access_log, stages, stream_metrics
 from api.gateway.access import check_metrics, tenant_of
 from api.gateway.admin import Admin
 from api.gateway.answering import BYPASS, CACHE_HEADER, Answering, telling
@@ -20,9 +20,14 @@ from api.gateway.arm_admin import ArmsAdmin
 from api.gateway.arm_metrics import ArmsCollector
 from api.gateway.arms import LiveArms
 from api.gateway.backend_metrics import BackendCollector
+from api.gateway.fresh import FreshnessAtWork
+from api.gateway.freshness_metrics import FreshnessCollector
+from api.gateway.guard_metrics import GuardCollector
+from api.gateway.guarding import Guard
 from api.gateway.hot_set import HotSet
 from api.gateway.metrics import CONTENT_TYPE, GatewayMetrics, tier_counts
 from api.gateway.passing import PassThrough
+from api.gateway.resuming import PATH, Resuming
 from api.gateway.semantic_report import SemanticCollector
 from api.gateway.service import GatewayService
 from api.gateway.stage_metrics import StageMetrics
@@ -42,7 +47,7 @@ OTHER, REFUSED = "other", "refused"
 def create_gateway(service: GatewayService) -> FastAPI:
     """An application with metrics of its own. It needs its lifespan, which tends the tiers and closes them."""
     gateway = _Gateway(service)
-    admin = Admin(service, gateway.warming, gateway.upkeep.verifying)
+    admin = Admin(service, gateway.warming, gateway.upkeep.verifying, gateway.fresh, gateway.guard)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -51,6 +56,8 @@ def create_gateway(service: GatewayService) -> FastAPI:
             access_log.running(service.access_log),
             gateway.upkeep.running(),
             gateway.warming.running(),
+            gateway.guard.running() if gateway.guard is not None else nullcontext(),
+            gateway.fresh.running(),
         ):
             yield
 
@@ -63,6 +70,8 @@ def create_gateway(service: GatewayService) -> FastAPI:
         Route("/v1/cache/settings", admin.apply, methods=["PUT"]),
         *HotSet(service, gateway.warming).routes(),
         *ArmsAdmin(service.settings, gateway.arms, gateway.warming.hot).routes(),
+        *gateway.resume_routes(),
+        *gateway.fresh.routes(),
         Route("/v1/{path:path}", gateway.timed(OTHER, gateway.passed), methods=METHODS),
         Route("/healthz", gateway.health, methods=["GET"]),
         Route("/readyz", gateway.ready, methods=["GET"]),
@@ -90,8 +99,12 @@ class _Gateway:
         self._upstream = Upstream(service.client, service.settings)
         self.arms = None if service.tuned is None else LiveArms(service.tuned, service.stack, service.clocks)
         counting = None if self.arms is None else self.arms.counting
-        self.upkeep = Upkeep(service, self._metrics, self._upstream, counting)
+        self.fresh = FreshnessAtWork(service)
+        self._metrics.registry.register(FreshnessCollector(self.fresh.told))
+        self.upkeep = Upkeep(service, self._metrics, self._upstream, counting, self.fresh.freshening)
         self.warming = GatewayWarming(service, self._upstream, service.settings.warming, counting)
+        if self.fresh.freshening is not None:
+            self.warming.kept = self.fresh.freshening.kept
         self._metrics.registry.register(WarmingCollector(self.warming))
         self._metrics.registry.register(BackendCollector(self._upstream.backends))
         if self.arms is not None:
@@ -100,8 +113,16 @@ class _Gateway:
             self._metrics.registry.register(SemanticCollector(self.upkeep.verifying))
         if service.stages is not None:
             service.stages.timed = StageMetrics(self._metrics.registry, service.stages.budget).timed
+        self._resuming = None if service.streams is None else Resuming(service.settings, service.streams)
+        if self._resuming is not None:
+            stream_metrics.register(self._metrics.registry, self._resuming)
         self._passing = PassThrough(self._upstream, service.settings, self.warming.load)
-        self._answering = Answering(service, self._upstream, self._passing, self.upkeep, self.warming)
+        self.guard = None if service.resilience is None else Guard(service, service.resilience, self._upstream)
+        if self.guard is not None:
+            self._metrics.registry.register(GuardCollector(self.guard))
+        self._answering = Answering(
+            *(service, self._upstream, self._passing, self.upkeep, self.warming, self.guard, self.fresh.freshening)
+        )
 
     def cached(self, endpoint: Endpoint) -> Handler:
         answer: Handler = partial(self._answering.answer, endpoint)
@@ -109,7 +130,15 @@ class _Gateway:
             answer = self.arms.counting.handling(answer)
         if self._service.stages is not None:
             answer = self._service.stages.handling(endpoint, answer)
-        return self.timed(endpoint.value, access_log.logging(self._service.access_log, self._service.clock, answer))
+        if self._resuming is not None:
+            answer = self._resuming.handling(endpoint, answer)
+        service = self._service
+        logged = access_log.logging(service.access_log, service.clock, answer, service.levels_of)
+        return self.timed(endpoint.value, logged)
+
+    def resume_routes(self) -> list[BaseRoute]:
+        """Where streams are kept."""
+        return [] if self._resuming is None else [Route(PATH, self.timed(OTHER, self._resuming.get), methods=["GET"])]
 
     def timed(self, name: str, handler: Handler) -> Handler:
         """Counted, by how it was answered and how soon."""

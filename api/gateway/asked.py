@@ -22,6 +22,7 @@ from caches.keys.rules import KeyRules, why_not_cached
 TTL_HEADER = "x-setpoint-ttl"
 TAGS_HEADER = "x-setpoint-tags"
 MOST_TAGS = 8
+STALE_IF_ERROR = re.compile(r"stale-if-error\s*=\s*\"?(\d{1,12})\"?")
 MAX_AGE = re.compile(r"max-age\s*=\s*\"?(\d{1,12})\"?")
 
 
@@ -29,12 +30,14 @@ MAX_AGE = re.compile(r"max-age\s*=\s*\"?(\d{1,12})\"?")
 class Wishes:
     """no_store: past the cache both ways. max_age_seconds: of an answer to be served; 0 for none but a new one.
     ttl_seconds: of the answer that is stored, where the tier's is not shorter. tags: of that answer, for
-    invalidation."""
+    invalidation. stale_seconds: how long after its lifetime an answer may be served where the backend has none; None:
+    as the operator says."""
 
     no_store: bool = False
     max_age_seconds: float | None = None
     ttl_seconds: float | None = None
     tags: frozenset[str] = frozenset()
+    stale_seconds: float | None = None
 
     def within(self, ttl_seconds: float | None) -> Wishes:
         """With a lifetime that is no longer than this one."""
@@ -74,14 +77,18 @@ def wishes_of(request: Request) -> Wishes:
     """Raises BadRequest. Of Cache-Control, what is not known counts for nothing; a max-age that is no number, for 0."""
     directives = [part.strip().lower() for part in request.headers.get("cache-control", "").split(",")]
     age: float | None = None
+    stale: float | None = None
     for directive in directives:
+        if directive.startswith("stale-if-error"):
+            found = STALE_IF_ERROR.fullmatch(directive)
+            stale = float(found[1]) if found else 0.0
         if directive.startswith("max-age"):
             found = MAX_AGE.fullmatch(directive)
             age = min(float(found[1]) if found else 0.0, math.inf if age is None else age)
     if "no-cache" in directives:
         age = 0.0
     ttl, tags = _ttl(request.headers.get(TTL_HEADER)), _tags(request.headers.getlist(TAGS_HEADER))
-    return Wishes("no-store" in directives, age, ttl, tags)
+    return Wishes("no-store" in directives, age, ttl, tags, stale)
 
 
 def asked_of(endpoint: Endpoint, raw: bytes, partition: Partition, rules: KeyRules, wishes: Wishes) -> Asked | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from api.gateway.building import Built
+from api.gateway.building_resilience import STALE, stale_stated
 from api.gateway.config_tiers import CASSANDRA, DISK, SEMANTIC
 from caches.errors import InputError
 from caches.place import Place
@@ -19,6 +20,7 @@ from caches.semantic.snapshot import load_tier, save_tier
 from caches.semantic.tier import SemanticTier
 from caches.tiers.cassandra import CassandraTier
 from caches.tiers.redis_server import RedisServerTier
+from caches.tiers.retaining import inside
 from caches.tiers.tier import TierError
 
 OWNER_ONLY = 0o700
@@ -36,6 +38,7 @@ async def at_work(built: Built) -> AsyncIterator[list[str]]:
     remarks, folder = [], tiers.semantic.folder
     kept = {DISK: tiers.disk.stated, **{name: section.stated for name, section in tiers.redis.items()}}
     kept[CASSANDRA] = tiers.cassandra.stated
+    kept[STALE] = stale_stated(built.config.resilience, tiers)
     if tiers.semantic.shared:
         kept[SEMANTIC] = tiers.semantic.stated
     for name, stated in kept.items():
@@ -56,11 +59,12 @@ async def at_work(built: Built) -> AsyncIterator[list[str]]:
 async def _settled(place: Place, stated: Mapping[str, float], now_seconds: float) -> list[str]:
     """Such a tier keeps its settings: what is stated here is applied, what is not stays as somebody set it."""
     unreached = [f"Tier {place.tier.name} cannot be reached now; it is tried again while the gateway runs."]
-    if isinstance(place.tier, RedisServerTier):
-        await place.tier.begin()
-    if isinstance(place.tier, SharedSemanticTier | CassandraTier):
+    tier = inside(place.tier)
+    if isinstance(tier, RedisServerTier):
+        await tier.begin()
+    if isinstance(tier, SharedSemanticTier | CassandraTier):
         try:
-            await place.tier.begin()
+            await tier.begin()
         except TierError:
             return unreached
     found = await place.ask(place.tier.settings)

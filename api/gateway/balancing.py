@@ -2,24 +2,31 @@
 
 One that cannot be connected to is unhealthy until it answers when it is asked how it is; the request goes to the next,
 since nothing of it has been sent by then. What fails later is not sent again: it may have been worked on. Where none is
-healthy all are tried.
+healthy all are tried. What each answer says of a backend is noted in its `health`, which others read too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes
 
 import httpx
 
 from api.gateway.settings import shown_url
+from caches.breaker import State
+from caches.guards.health import Health
 
 HEALTH_PATH = "/v1/models"
 POOL_CONNECTIONS = 16
 CHECK_SECONDS = 2.0  # how long an answer to that may take
+TOO_BUSY = 429
+# Of what httpx raises, what a backend did; the rest is of this side, as a pool without room.
+ITS_FAULT = (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout, httpx.ReadTimeout, httpx.WriteTimeout)
+EVENTS = "text/event-stream"
 
 
 @dataclass
@@ -41,17 +48,23 @@ def pools_of(connections: int, make: Callable[[int], httpx.AsyncBaseTransport]) 
 @dataclass
 class Backend:
     """base_url: without /v1. pools: to reach it by; a request takes the first with room, so that few requests use few
-    connections. asking: a connection apart, to ask it how it is when all others are in use. healthy: nothing is known
-    against it. under_way: requests whose answer has not been read to its end. failed: that it could not be connected to
-    for, or broke off."""
+    connections. asking: a connection apart, to ask it how it is when all others are in use. health: what is known of
+    it. under_way: requests whose answer has not been read to its end. failed: that it could not be connected to for, or
+    broke off."""
 
     base_url: str
     pools: Sequence[Pool]
     asking: httpx.AsyncBaseTransport
-    healthy: bool = True
+    health: Health = field(default_factory=Health)
     under_way: int = 0
     sent: int = 0
     failed: int = 0
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it can be reached, and is not left alone because it failed."""
+        failures = self.health.failures
+        return self.health.reachable and (failures is None or failures.state is State.CLOSED)
 
     @property
     def shown(self) -> str:
@@ -81,26 +94,27 @@ class Backend:
 
 
 class Balanced(httpx.AsyncBaseTransport):
-    """Backends that are equally busy take turns."""
+    """Backends that are equally busy take turns. ticks: a clock that is never set."""
 
-    def __init__(self, backends: Sequence[Backend]) -> None:
-        self.backends = tuple(backends)
+    def __init__(self, backends: Sequence[Backend], ticks: Callable[[], float] = time.monotonic) -> None:
+        self.backends, self.ticks = tuple(backends), ticks
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Raises what the last one that was tried failed with."""
-        left = list(self.backends)
+        left, now = list(self.backends), self.ticks()
         while True:
-            backend = min(left, key=lambda one: (not one.healthy, one.under_way, one.sent))
+            backend = min(left, key=lambda one: (one.health.condition(now), one.under_way, one.sent))
             left.remove(backend)
             try:
                 return await self._sent(backend, request)
             except (httpx.ConnectError, httpx.ConnectTimeout):
-                backend.healthy = False
+                backend.health.reachable = False
                 if not left:
                     raise
 
     async def _sent(self, backend: Backend, request: httpx.Request) -> httpx.Response:
-        pool = backend.pool()
+        pool, began = backend.pool(), self.ticks()
+        backend.health.began(began)
         backend.sent += 1
         backend.under_way += 1
         pool.under_way += 1
@@ -110,10 +124,10 @@ class Balanced(httpx.AsyncBaseTransport):
             backend.under_way -= 1
             pool.under_way -= 1
             backend.failed += isinstance(error, httpx.HTTPError)
+            (backend.health.failed if isinstance(error, ITS_FAULT) else backend.health.given_up)(self.ticks())
             raise
         assert isinstance(response.stream, httpx.AsyncByteStream)  # of an asynchronous transport
-        response.stream = _Counted(response.stream, backend, pool)
-        backend.healthy |= response.status_code < 500
+        response.stream = _Counted(response, response.stream, backend, pool, began, self.ticks)
         return response
 
     async def aclose(self) -> None:
@@ -133,26 +147,55 @@ class Balanced(httpx.AsyncBaseTransport):
                 response = await backend.asking.handle_async_request(backend.asked(request))
                 await response.aclose()
         except (httpx.HTTPError, TimeoutError):
-            backend.healthy = False
+            backend.health.reachable = False
         else:
-            backend.healthy = response.status_code < 500
+            backend.health.reachable = response.status_code < 500
 
 
 class _Counted(httpx.AsyncByteStream):
-    """A body whose end is the end of a backend's work."""
+    """A body whose end is the end of a backend's work. How the backend is shows at the head of the response, or, of one
+    that went well, at the first byte of its body: servers send the head of a stream before they have begun."""
 
-    def __init__(self, stream: httpx.AsyncByteStream, backend: Backend, pool: Pool) -> None:
+    def __init__(
+        self,
+        response: httpx.Response,
+        stream: httpx.AsyncByteStream,
+        backend: Backend,
+        pool: Pool,
+        began: float,
+        ticks: Callable[[], float],
+    ) -> None:
         self._stream, self._backend, self._pool, self._open = stream, backend, pool, True
+        self._began, self._ticks = began, ticks
+        self._streamed = str(response.headers.get("content-type", "")).startswith(EVENTS)
+        self._waiting = response.status_code == 200  # for the first byte
+        health = backend.health
+        if response.status_code >= 500:
+            health.failed(ticks())
+            return
+        health.reachable = True
+        if not self._waiting:
+            (health.given_up if response.status_code == TOO_BUSY else health.alive)(ticks())
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for piece in self._stream:
+                if self._waiting:
+                    now, self._waiting = self._ticks(), False
+                    self._backend.health.answered(now - self._began, self._streamed, now)
                 yield piece
-        except httpx.HTTPError:
+        except httpx.HTTPError as error:
             self._backend.failed += 1
+            self._waiting = False
+            (self._backend.health.failed if isinstance(error, ITS_FAULT) else self._backend.health.given_up)(
+                self._ticks()
+            )
             raise
 
     async def aclose(self) -> None:
+        if self._waiting:
+            self._waiting = False
+            self._backend.health.given_up(self._ticks())
         if self._open:
             self._open = False
             self._backend.under_way -= 1

@@ -17,6 +17,7 @@ from api.gateway.upstream import Reception, Upstream, reached, read_out, returne
 from caches.flight import Flight
 from caches.keys.fields import Endpoint
 from caches.stack import Served
+from caches.streams.streams import Streams
 from caches.tiers.tier import Answer
 
 # Of one client's response, and never of those who share its answer.
@@ -25,11 +26,20 @@ JSON: Headers = [(b"content-type", b"application/json")]
 
 
 class BackendCall:
-    """What the stack calls, at most once for all who wait. returned: the headers of the backend's response, where this
-    call was made and got so far; those who only share the answer have none."""
+    """What the stack calls, at most once for all who wait. streams: where its stream is kept, if it is. returned: the
+    headers of the backend's response, where this call was made and got so far; those who only share the answer have
+    none."""
 
-    def __init__(self, upstream: Upstream, asked: Asked, headers: Headers, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        upstream: Upstream,
+        asked: Asked,
+        headers: Headers,
+        clock: Callable[[], float],
+        streams: Streams | None = None,
+    ) -> None:
         self._upstream, self._asked, self._headers, self._clock = upstream, asked, headers, clock
+        self._streams = streams
         self.returned: Headers = []
 
     async def __call__(self, flight: Flight[Served]) -> Answer:
@@ -59,6 +69,8 @@ class BackendCall:
 
     async def _streamed(self, response: Reception, flight: Flight[Served]) -> dict[str, Any]:
         assembly = Assembly(self._asked.endpoint)
+        if self._streams is not None:
+            self._streams.record(flight, self._asked.key.id)
         with reached():
             async with aclosing(data_of(response.aiter_bytes())) as events:
                 async for data in events:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, field_validator
 
 from api.gateway.config_access_log import AccessLogConfig
+from api.gateway.config_freshness import FreshnessConfig, Schedule
 from api.gateway.config_knobs import SECTION, seconds
+from api.gateway.config_resilience import ResilienceConfig
+from api.gateway.config_streaming import StreamingConfig
+from api.gateway.config_structure import StructureConfig
 from api.gateway.config_tiers import TiersConfig
 from api.gateway.config_tracing import TracingConfig
 from api.gateway.config_tuning import TuningConfig
 from api.gateway.config_warming import WarmingConfig
 from api.gateway.settings import Role
+from caches.guards.ladder import Rung
 from caches.keys.fields import LEFT_OUT
 from caches.keys.partitions import EXPECTED, NAME
 from caches.keys.rules import KeyRules
@@ -62,6 +67,9 @@ class GatewayConfig(BaseModel):
     connect_seconds: float = seconds(5.0, "Longest time to reach the backend.")
     connections: int = described(1_000, "To a backend at once; more requests wait.", "number", gt=0, strict=True)
     health_seconds: float = seconds(5.0, "Between two looks at how each of several backends is.")
+    audit_log: Path | None = described(
+        None, "File for who had what removed from the cache, as lines of JSON; not set: none.", "path"
+    )
     keys: tuple[KeyConfig, ...] = described((), "API keys of this gateway, by their hashes.", "list")
 
     @field_validator("keys")
@@ -70,7 +78,7 @@ class GatewayConfig(BaseModel):
         return each_once(keys)
 
 
-class NamespaceConfig(BaseModel):
+class NamespaceConfig(StructureConfig):
     """What holds in a namespace. NAME is its name, or the beginning of names and `*`, such as "support-*"; "*" is all
     others. A whole name counts before all, then the longest beginning; of the sections that fit, only that one counts.
     """
@@ -88,11 +96,17 @@ class NamespaceConfig(BaseModel):
         strict=True,
         allow_inf_nan=False,
     )
+    admission: Literal["all", "second-hit"] | None = described(
+        None, "Which of its answers are taken in; not set: what each tier says.", "name"
+    )
     similarity_threshold: float | None = described(
         None, "Of hits by meaning, at the start; not set: that of the tier.", "similarity", ge=0, le=1, strict=True
     )
     wrong_hit_budget: float | None = described(
         None, "Of hits by meaning; not set: that of the tier.", "share", gt=0, le=1, strict=True
+    )
+    freshness: Schedule = described(
+        "fixed", "How long its answers may be served, around `ttl_seconds` of their tier: see [freshness].", "name"
     )
     allow_sampled: bool = described(False, "Keep answers of a temperature above 0, or of none stated.", "")
     allow_seeded: bool = described(False, "Keep these where the request fixes a seed.", "")
@@ -103,8 +117,13 @@ class NamespaceConfig(BaseModel):
         None, "Fields of the body that do not count; not set: those of the page on keys.", "list"
     )
 
+    degrade: tuple[Rung, ...] | None = described(
+        None, "Who may answer in place of the backend, of stale, fallback, template; not set: all of them.", "list"
+    )
+    streams: bool = described(True, "Keep its streams while they come, where `[streaming]` is enabled.", "")
+
     def key_rules(self) -> KeyRules:
-        """Raises InputError where left_out has a field that always counts."""
+        """Raises InputError where left_out or folded_fields has a field that always counts."""
         return KeyRules(
             self.allow_sampled,
             self.allow_seeded,
@@ -112,6 +131,7 @@ class NamespaceConfig(BaseModel):
             self.openai_defaults,
             self.trim_text,
             LEFT_OUT if self.left_out is None else frozenset(self.left_out),
+            self.structure(),
         )
 
 
@@ -126,6 +146,9 @@ class ServeConfig(BaseModel):
     warming: WarmingConfig = WarmingConfig()
     tuning: TuningConfig = TuningConfig()
     tracing: TracingConfig = TracingConfig()
+    freshness: FreshnessConfig = FreshnessConfig()
+    streaming: StreamingConfig = StreamingConfig()
+    resilience: ResilienceConfig = ResilienceConfig()
     namespaces: dict[str, NamespaceConfig] = described({}, "Sections of namespaces.", "table")
 
     @field_validator("namespaces", mode="before")

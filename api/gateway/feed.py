@@ -13,9 +13,12 @@ from api.gateway.asked import Asked
 from api.gateway.errors import NotStored, Unreachable
 from api.gateway.events import DONE, event, json_event, without_usages
 from api.gateway.replay import replayed
+from api.gateway.stream_tokens import RESUME_HEADER, Marking, Token
 from api.http.errors import ApiError
 from caches.flight import Flight, LeaderGone
 from caches.stack import Served, Watch
+from caches.stream import TooLong
+from caches.streams.joining import StreamBroken, StreamComplete
 
 Fetch = Callable[[Watch], Coroutine[Any, Any, Served]]
 Pieces = AsyncGenerator[bytes, None]
@@ -31,13 +34,15 @@ class Feed:
         self._fetching = asyncio.create_task(fetch(self._watch))
         self._pieces: AsyncGenerator[list[bytes], None] | None = None
         self._first: list[bytes] = []
+        self._marking: Marking | None = None
         self.served: Served | None = None  # what is replayed; None where pieces are passed on
 
     async def open(self) -> None:
         """Returns when there is something to send. Raises what the fetch raises before."""
         if not self._fetching.done():  # a tier in memory has answered by now
             await asyncio.wait((self._fetching, self._flight), return_when=asyncio.FIRST_COMPLETED)
-        if not self._fetching.done() and self._flight.done() and await self._begun(self._flight.result()):
+        over = self._fetching.done() and not isinstance(self._fetching.exception(), LeaderGone)
+        if not over and self._flight.done() and await self._begun(self._flight.result()):
             return
         self.served = await self._fetching
 
@@ -56,6 +61,11 @@ class Feed:
             await self.close()
 
     @property
+    def resumable(self) -> dict[str, str]:
+        """The header that says how to get the rest of the pieces, where they are kept. Of an open feed."""
+        return {} if self._marking is None else {RESUME_HEADER: self._marking.token.text}
+
+    @property
     def ended(self) -> Served | None:
         """The whole answer, however it was sent; None where there is none, or none yet."""
         done = self._fetching.done() and not self._fetching.cancelled()
@@ -63,9 +73,11 @@ class Feed:
 
     @property
     def error(self) -> BaseException | None:
-        """Why there is no answer, and none will come; None also where this feed itself was given up."""
+        """Why there is no answer, and none will come; None also where this feed itself was given up, or has all of the
+        stream without its answer."""
         done = self._fetching.done() and not self._fetching.cancelled()
-        return self._fetching.exception() if done else None
+        error = self._fetching.exception() if done else None
+        return None if isinstance(error, StreamComplete) else error
 
     async def close(self) -> None:
         self._fetching.cancel()
@@ -75,6 +87,7 @@ class Feed:
 
     def _watch(self, flight: Flight[Served]) -> None:
         if not self._flight.done():
+            flight.watched = True
             self._flight.set_result(flight)
 
     async def _begun(self, flight: Flight[Served]) -> bool:
@@ -85,6 +98,8 @@ class Feed:
         except (StopAsyncIteration, LeaderGone, NotStored, ApiError):
             return False
         self._pieces = pieces
+        if flight.stream is not None:
+            self._marking = Marking(Token(flight.stream, self._asked.with_usage))
         return True
 
     async def _passed_on(self) -> Pieces:
@@ -92,15 +107,21 @@ class Feed:
         try:
             async with aclosing(self._all_pieces()) as pieces:
                 async for some in pieces:
-                    told = b"".join(some if self._asked.with_usage else without_usages(some))
+                    told = self._told(some)
                     if told:
                         yield told
             await self._fetching  # stored: whoever hangs up at the end does not undo that
         except (NotStored, ApiError, LeaderGone) as error:
-            if not isinstance(error, NotStored) or error.in_stream:
-                yield failed_event(error)
+            end = ending(error)
+            if end is not None:
+                yield end
                 return
         yield DONE
+
+    def _told(self, some: list[bytes]) -> bytes:
+        if self._marking is not None:
+            return self._marking.told(some)
+        return b"".join(some if self._asked.with_usage else without_usages(some))
 
     async def _all_pieces(self) -> AsyncGenerator[list[bytes], None]:
         assert self._pieces is not None  # of an open feed without an answer
@@ -109,8 +130,20 @@ class Feed:
             yield some
 
 
-def failed_event(error: Exception) -> bytes:
+def ending(error: BaseException) -> bytes | None:
+    """What those who have got pieces are told of an error. None where all of the stream came, and only the answer as a
+    whole is not to be had, or not to be kept."""
+    if isinstance(error, StreamComplete) or (isinstance(error, NotStored) and not error.in_stream):
+        return None
+    return failed_event(error)
+
+
+def failed_event(error: BaseException) -> bytes:
     if isinstance(error, NotStored):
         return event(error.reply.body)
+    if isinstance(error, StreamBroken) and error.why:
+        return error.why
+    if isinstance(error, TooLong):
+        return json_event(Unreachable("The stream goes on, but is longer than what is kept of it.").as_json())
     told = error if isinstance(error, ApiError) else Unreachable("The request that was waited for was given up.")
     return json_event(told.as_json())

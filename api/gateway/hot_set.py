@@ -50,7 +50,7 @@ class HotSet:
         share = _share(request.query_params.get("share"))
         # by what a miss costs and how often it would come: what is left of a lifetime is for whoever takes it in
         ranked = await asyncio.to_thread(self._warming.hot.ranked, self._service.clock(), float("inf"), share)
-        return _LinesResponse(exported(ranked, self._places, self._service.clock))
+        return _LinesResponse(exported(ranked, self._places, self._service.clock, self._service.stack.epochs))
 
     async def take(self, request: Request) -> Response:
         """Stops at the first line that is wrong; those before it stay."""

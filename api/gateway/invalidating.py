@@ -12,18 +12,20 @@ from caches.keys.partitions import EXPECTED, NAME
 from caches.keys.request_key import FINGERPRINT_BYTES, Partition, RequestKey
 from caches.tiers.selection import Selection
 
-FIELDS = frozenset({"namespace", "tenant", "model", "tag", "key", "dry_run"})
+FIELDS = frozenset({"namespace", "tenant", "model", "tag", "key", "dry_run", "flush"})
 
 
 @dataclass(frozen=True)
 class Invalidation:
-    """key: the fingerprint of a request, as `x-setpoint-key` of its answer says it. dry_run: only count."""
+    """key: the fingerprint of a request, as `x-setpoint-key` of its answer says it. dry_run: only count. flush: begin a
+    new epoch, and remove nothing."""
 
     partition: Partition
     model: str | None
     tag: str | None
     key: bytes | None
     dry_run: bool
+    flush: bool = False
 
     @property
     def what(self) -> What:
@@ -35,7 +37,7 @@ class Invalidation:
         """What was asked for, without what was not."""
         asked = {"model": self.model, "tag": self.tag, "key": None if self.key is None else self.key.hex()}
         stated = {name: value for name, value in asked.items() if value is not None}
-        return asdict(self.partition) | stated | {"dry_run": self.dry_run}
+        return asdict(self.partition) | stated | {"dry_run": self.dry_run} | ({"flush": True} if self.flush else {})
 
 
 def invalidation_of(body: dict[str, Any], tenant: str) -> Invalidation:
@@ -50,14 +52,19 @@ def invalidation_of(body: dict[str, Any], tenant: str) -> Invalidation:
         raise BadRequest("model: expected the name of a model", "model")
     if tag is not None and (not isinstance(tag, str) or not NAME.fullmatch(tag)):
         raise BadRequest(f"tag: expected {EXPECTED}", "tag")
-    if not isinstance(body.get("dry_run", False), bool):
-        raise BadRequest("dry_run: expected true or false", "dry_run")
+    for name in ("dry_run", "flush"):
+        if not isinstance(body.get(name, False), bool):
+            raise BadRequest(f"{name}: expected true or false", name)
+    flush = bool(body.get("flush"))
+    if key is not None and flush:
+        raise BadRequest("flush: expected without key", "flush")
     if key is not None and (model is not None or tag is not None):
         raise BadRequest("key: expected without model and tag", "key")
-    return Invalidation(partition, model, tag, None if key is None else _fingerprint(key), bool(dry_run))
+    return Invalidation(partition, model, tag, None if key is None else fingerprint_of(key), bool(dry_run), flush)
 
 
-def _fingerprint(key: object) -> bytes:
+def fingerprint_of(key: object) -> bytes:
+    """Raises BadRequest for what is none."""
     try:
         fingerprint = bytes.fromhex(key) if isinstance(key, str) else b""
     except ValueError:

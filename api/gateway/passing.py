@@ -27,8 +27,11 @@ class PassThrough:
 
     async def whole(self, request: Request, raw: bytes) -> Response:
         """For a request whose body has been read. Ends the backend's work when the client goes."""
-        headers = self._upstream.request_headers(request.headers.raw)
-        response = await unless_gone(request, self._sent(request, headers, raw or None))
+        return await self.sent(request, raw, self._upstream, self._upstream.request_headers(request.headers.raw))
+
+    async def sent(self, request: Request, raw: bytes, upstream: Upstream, headers: Headers) -> Response:
+        """As `whole`, to any backend. headers: as that backend gets them."""
+        response = await unless_gone(request, self._sent(request, upstream, headers, raw or None))
         return gone_response() if response is None else response
 
     async def streamed(self, request: Request) -> Response:
@@ -41,14 +44,16 @@ class PassThrough:
         headers = self._upstream.request_headers(request.headers.raw)
         if stated is not None:
             headers.append((b"content-length", stated.encode()))
-        return await self._sent(request, headers, request.stream())
+        return await self._sent(request, self._upstream, headers, request.stream())
 
-    async def _sent(self, request: Request, headers: Headers, content: bytes | AsyncIterator[bytes] | None) -> Response:
+    async def _sent(
+        self, request: Request, upstream: Upstream, headers: Headers, content: bytes | AsyncIterator[bytes] | None
+    ) -> Response:
         with ExitStack() as calling:
             calling.enter_context(self._load.calling())
             try:
                 async with asyncio.timeout(self._settings.deadline_seconds):
-                    response = await self._upstream.send(request.method, target_of(request), headers, content)
+                    response = await upstream.send(request.method, target_of(request), headers, content)
             except TimeoutError:
                 raise TooLate(f"The backend took longer than {self._settings.deadline_seconds:g} seconds.") from None
             ended = calling.pop_all()  # when the body has been read, or given up

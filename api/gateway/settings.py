@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from api.gateway.warming_settings import WarmingSettings
 from caches.errors import InputError
+from caches.guards.ladder import Rung
 from caches.keys.by_name import ByName
 from caches.keys.partitions import partition_of
 from caches.keys.rules import KeyRules
@@ -39,11 +40,14 @@ class KeyHolder:
 @dataclass(frozen=True)
 class NamespaceRules:
     """Of requests to a namespace. ttl_seconds: longest lifetime of their answers; None: that of the tiers. cached: else
-    they go past the cache, both ways."""
+    they go past the cache, both ways. keeps_streams: where the gateway keeps any. rungs: who
+    may answer in place of the backend; None: anybody."""
 
     key_rules: KeyRules = field(default_factory=KeyRules)
     ttl_seconds: float | None = None
     cached: bool = True
+    keeps_streams: bool = False
+    rungs: tuple[Rung, ...] | None = None
 
 
 @dataclass(frozen=True)

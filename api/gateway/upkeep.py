@@ -10,6 +10,7 @@ from api.gateway.arm_counting import ArmCounting
 from api.gateway.asked import Asked
 from api.gateway.call import BackendCall
 from api.gateway.errors import NotStored
+from api.gateway.freshening import Freshening
 from api.gateway.lasting import lasting
 from api.gateway.metrics import GatewayMetrics
 from api.gateway.service import GatewayService
@@ -32,7 +33,9 @@ class Upkeep:
         metrics: GatewayMetrics,
         upstream: Upstream,
         counting: ArmCounting | None = None,
+        freshening: Freshening | None = None,
     ) -> None:
+        self._freshening = freshening
         self._service, self._metrics, self._upstream, self._counting = service, metrics, upstream, counting
         self._renewals: set[asyncio.Task[None]] = set()
         self.verifying = (
@@ -54,6 +57,8 @@ class Upkeep:
             await asyncio.gather(*renewals, return_exceptions=True)
             if self.verifying is not None:
                 await self.verifying.close()
+            if self._freshening is not None:
+                await self._freshening.close()
             await self._service.stack.close()
             await self._service.client.aclose()
             for task in tasks:
@@ -62,18 +67,26 @@ class Upkeep:
 
     def after(self, asked: Asked, served: Served, call: BackendCall) -> None:
         """What a request leaves to be done, off its own path."""
-        if served.refresh_due:
+        if self._freshening is not None:
+            self._freshen(self._freshening, asked, served, call)
+        elif served.refresh_due:
             self.renew(asked.key, call)
         if self.verifying is not None and served.similarity < 1.0:
             self.verifying.consider(asked, served, self._ahead(asked.key, call))
 
-    def renew(self, key: RequestKey, call: BackendCall) -> None:
+    def _freshen(self, freshening: Freshening, asked: Asked, served: Served, call: BackendCall) -> None:
+        if served.refresh_due:
+            self.renew(asked.key, freshening.renewing(asked.key, served, call))
+        else:
+            freshening.consider(asked, served, self._ahead(asked.key, call))
+
+    def renew(self, key: RequestKey, call: Call) -> None:
         """Off the path of the request that found the entry to be near its end."""
         task = asyncio.create_task(self._renew(key, call))
         self._renewals.add(task)
         task.add_done_callback(self._renewals.discard)
 
-    async def _renew(self, key: RequestKey, call: BackendCall) -> None:
+    async def _renew(self, key: RequestKey, call: Call) -> None:
         """The entry is there still: that it could not be renewed is counted, and nobody's error."""
         try:
             async with asyncio.timeout(self._service.settings.deadline_seconds):
@@ -83,7 +96,7 @@ class Upkeep:
         else:
             self._metrics.refreshed("done")
 
-    def _ahead(self, key: RequestKey, call: BackendCall) -> Call:
+    def _ahead(self, key: RequestKey, call: Call) -> Call:
         return call if self._counting is None else self._counting.ahead(key, call)
 
     async def _look_after_backends(self) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TypeAlias
@@ -15,6 +16,7 @@ import httpx
 from api.gateway.balancing import Backend, Balanced, pools_of
 from api.gateway.errors import Headers, Reply, TooLate, Unreachable
 from api.gateway.settings import GatewaySettings
+from caches.guards.health import Condition, Health, HealthRule
 
 Reception: TypeAlias = httpx.Response  # by this name elsewhere: httpx stays here and in balancing.py
 
@@ -43,14 +45,17 @@ class Client(httpx.AsyncClient):
         self.balanced = balanced
 
 
-def upstream_client(settings: GatewaySettings) -> Client:
-    """Nothing is connected yet. Proxies are those of the environment, as everywhere."""
+def upstream_client(
+    settings: GatewaySettings, rule: HealthRule = HealthRule(), ticks: Callable[[], float] = time.monotonic
+) -> Client:
+    """Nothing is connected yet. Proxies are those of the environment, as everywhere. rule: what is watched of the
+    backends' answers. ticks: a clock that is never set."""
     idle, connect = settings.idle_seconds, settings.connect_seconds
-    balanced = Balanced([_backend(url, settings.connections) for url in settings.base_urls])
+    balanced = Balanced([_backend(url, settings.connections, Health(rule)) for url in settings.base_urls], ticks)
     return Client(balanced, httpx.Timeout(idle, connect=connect, pool=settings.deadline_seconds))
 
 
-def _backend(url: str, connections: int) -> Backend:
+def _backend(url: str, connections: int, health: Health) -> Backend:
     parts = urlsplit(url)
     proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
     # one for all: certificates are long to load, and of no use without TLS
@@ -60,7 +65,7 @@ def _backend(url: str, connections: int) -> Backend:
         limits = httpx.Limits(max_connections=room, max_keepalive_connections=room, keepalive_expiry=KEPT_OPEN_SECONDS)
         return httpx.AsyncHTTPTransport(verify=tls, limits=limits, proxy=proxy)
 
-    return Backend(url, pools_of(connections, make), make(1))
+    return Backend(url, pools_of(connections, make), make(1), health)
 
 
 class Upstream:
@@ -101,6 +106,14 @@ class Upstream:
     @property
     def backends(self) -> tuple[Backend, ...]:
         return self._client.balanced.backends
+
+    def condition(self) -> Condition:
+        """That of the best backend, now."""
+        now = self._client.balanced.ticks()
+        return min(backend.health.condition(now) for backend in self.backends)
+
+    async def close(self) -> None:
+        await self._client.aclose()
 
     async def check(self) -> None:
         """Asks all backends how they are."""

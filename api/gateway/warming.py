@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -21,6 +21,7 @@ from api.gateway.warming_arms import Wanted, best_of, wanted_of
 from api.gateway.warming_settings import WarmingSettings
 from api.http.errors import ApiError
 from caches.breaker import State
+from caches.guards.health import Condition
 from caches.hot_keys import Candidate, HotKeys
 from caches.keys.request_key import Partition, RequestKey
 from caches.place import Place
@@ -62,6 +63,7 @@ class GatewayWarming:
         self._uses: dict[Place, WarmUses] = {stack.places[0]: WarmUses() for stack in service.stack.stacks}
         self._done, self._now = WarmingCounts(), Warmed()
         self._state, self._last = "waiting", "not yet"
+        self.kept: Callable[[Call], Call] = lambda call: call  # what may be kept of it
 
     # --- on the path of requests -----------------------------------------------------------------------------------
 
@@ -169,13 +171,15 @@ class GatewayWarming:
         asked = None if self._bodies is None else self._bodies.asked(key)
         if asked is None:
             raise NotRenewed("its body is not kept")
+        if self._upstream.condition() is not Condition.HEALTHY:
+            raise NotRenewed("the backend is not well: requests find out when it is, and warming need not")
         headers = self._upstream.request_headers(JSON_BODY)
         call: Call = BackendCall(self._upstream, asked, headers, self._service.clock)
         if self._counting is not None:
             call = self._counting.ahead(asked.key, call)
         try:
             async with asyncio.timeout(self._service.settings.deadline_seconds):
-                await self.stack_of(key.partition).renew(asked.key, self.load.counted(call))
+                await self.stack_of(key.partition).renew(asked.key, self.kept(self.load.counted(call)))
         except (NotStored, ApiError, TimeoutError) as error:
             raise NotRenewed("the backend had no answer to keep") from error
 

@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 
 from caches.keys.request_key import RequestKey
 from caches.knobs import KnobSettings, KnobSpace
+from caches.policies.settings import Admission, AdmitAll, Eviction, Lru
 from caches.split import TURNS, SplitCache
 from caches.stats import CacheStats
 from caches.target import Arm, Plan, Split
@@ -27,7 +28,8 @@ class SplitTier:
     """Two memory tiers. One event loop's; no locks.
 
     picker: which arm the id of a key belongs to, under a split. Without one being aimed at, all keys are the control
-    arm's. entry_overhead_bytes, most_removed: as of a MemoryTier, the second for each arm.
+    arm's. entry_overhead_bytes, most_removed, eviction, admission: as of a MemoryTier, but for the first for each arm
+    by itself. retention: as of a RetainingTier.
     """
 
     def __init__(
@@ -37,14 +39,24 @@ class SplitTier:
         name: str = "memory",
         entry_overhead_bytes: int = 512,
         most_removed: int = 1_000,
+        retention: float = 1.0,
+        eviction: Eviction = Lru(),
+        admission: Admission = AdmitAll(),
     ) -> None:
         self.name, self.space, self._most = name, space, most_removed
-        self._tiers = {arm: MemoryTier(space, arm.value, entry_overhead_bytes, most_removed) for arm in Arm}
+        self._tiers = {
+            arm: MemoryTier(space, arm.value, entry_overhead_bytes, most_removed, eviction, admission) for arm in Arm
+        }
         begin = within(space.default(), space)
         caches = {arm: tier.cache for arm, tier in self._tiers.items()}
-        self._split = SplitCache(caches, Plan(Split(), begin, begin), picker)
+        self._split = SplitCache(caches, Plan(Split(), begin, begin), picker, retention)
         self._now = float("-inf")
         self._drawn: tuple[RequestKey, bytes, Arm] | None = None  # the last one, its id and its arm
+
+    @property
+    def tiers(self) -> tuple[MemoryTier, ...]:
+        """One for each arm."""
+        return tuple(self._tiers.values())
 
     # --- arms ------------------------------------------------------------------------------------------------------
 
@@ -84,7 +96,9 @@ class SplitTier:
         tier, now = self._place(key, now_seconds)
         cache = tier.cache
         entry = cache.get(self._draw(key)[1], now)
-        return None if entry is None else Found(entry.answer, 1.0, entry.stored_by.tags, cache.ttl_seconds)
+        if entry is None:
+            return None
+        return Found(entry.answer, 1.0, entry.stored_by.tags, cache.ttl_seconds / self._split.retention)
 
     async def batch_lookup(self, keys: Sequence[RequestKey], now_seconds: float) -> list[Found | None]:
         return [await self.lookup(key, now_seconds) for key in keys]

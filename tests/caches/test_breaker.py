@@ -83,3 +83,36 @@ def test_between_failures_and_the_next_probe_nothing_goes_through(steps: list[tu
         else:
             breaker.given_up(now)
             free_from = free_from if closed else now - pause
+
+
+def test_several_probes_close_it_one_at_a_time() -> None:
+    breaker = Breaker(BreakerRule(first_seconds=1.0, probes=2))
+    breaker.failed(0.0)
+    assert not breaker.would_allow(0.5)
+    assert breaker.left_seconds(0.25) == 0.75
+    assert breaker.would_allow(1.0)
+    assert breaker.state is State.OPEN  # asking changes nothing
+    assert breaker.allows(1.0)
+    assert not breaker.would_allow(1.0)
+    breaker.succeeded()
+    assert breaker.state is State.HALF_OPEN
+    assert breaker.allows(1.0)
+    breaker.succeeded()
+    assert breaker.state is State.CLOSED
+    breaker.trip(2.0)
+    assert breaker.allows(3.0)
+    breaker.succeeded()
+    assert breaker.allows(3.0)
+    breaker.failed(3.0)  # the second probe: all begins anew, for twice as long
+    assert not breaker.allows(4.9)
+    assert breaker.allows(5.0)
+    breaker.succeeded()
+    assert breaker.state is State.HALF_OPEN
+
+
+def test_it_trips_for_any_reason_and_once() -> None:
+    breaker = Breaker(BreakerRule(failures=100, first_seconds=1.0))
+    breaker.trip(0.0)
+    breaker.trip(0.9)
+    assert (breaker.state, breaker.opened) == (State.OPEN, 1)
+    assert breaker.allows(1.0)

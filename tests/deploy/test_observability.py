@@ -22,6 +22,15 @@ place = "{folder}"
 [tracing]
 endpoint = "http://127.0.0.1:9/v1/traces"
 sample_ratio = 0.0
+[freshness]
+feedback = true
+[streaming]
+enabled = true
+[resilience]
+enabled = true
+negative_seconds = 30.0
+[resilience.token_rate]
+tokens_per_second = 1000000.0
 """
 UNITS = {"_seconds": "s", "_bytes": "bytes", "_ratio": "ratio"}
 

@@ -11,6 +11,9 @@ import httpx
 import pytest
 
 from api.gateway.balancing import Backend, Balanced, Pool, pools_of
+from caches.breaker import BreakerRule
+from caches.guards.health import Health, HealthRule
+from caches.guards.latency import LatencyRule
 from tests.servers import free_port
 
 
@@ -198,3 +201,38 @@ async def test_a_password_is_sent_and_not_shown() -> None:
         assert balanced.backends[0].shown == one.address
     assert "authorization: Basic bWU6cEBzcw==\r\n" in one.heads[0].replace("Authorization", "authorization")
     assert "Bearer" not in one.heads[0]
+
+
+async def test_one_that_answers_with_errors_is_left_alone_and_then_tried_by_one_request() -> None:
+    async with (
+        running(Answerer(503)) as bad,
+        running(Answerer()) as good,
+        client_of(bad.address, good.address) as (client, balanced),
+    ):
+        now = [0.0]
+        balanced.ticks = lambda: now[0]
+        for backend in balanced.backends:
+            backend.health = Health(HealthRule(BreakerRule(failures=1, first_seconds=10.0)))
+        assert [(await client.get("/")).status_code for _ in range(5)] == [503, 200, 200, 200, 200]
+        assert [backend.healthy for backend in balanced.backends] == [False, True]
+        now[0] = 10.0
+        assert [(await client.get("/")).status_code for _ in range(3)] == [503, 200, 200]
+        bad.status, now[0] = 200, 30.0
+        await client.get("/")
+        assert [backend.healthy for backend in balanced.backends] == [True, True]
+
+
+async def test_a_slow_one_gets_what_no_other_can_take() -> None:
+    async with (
+        running(Answerer()) as slow,
+        running(Answerer()) as quick,
+        client_of(slow.address, quick.address) as (client, balanced),
+    ):
+        one = balanced.backends[0].health = Health(HealthRule(whole=LatencyRule(1.0, least=1)))
+        one.answered(2.0, False, balanced.ticks())
+        for _ in range(4):
+            await client.get("/")
+        assert [backend.sent for backend in balanced.backends] == [0, 4]
+        balanced.backends[1].health.reachable = False
+        await client.get("/")
+        assert [backend.sent for backend in balanced.backends] == [1, 4]

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from api.gateway.building import Built, built
 from api.gateway.config import ServeConfig, load_serve_config
+from api.gateway.config_knobs import AdmissionConfig, LocalConfig
 from api.gateway.config_tiers import with_cassandra, with_redis
 from api.gateway.settings import KeyHolder, Role, key_hash
 from caches.errors import InputError
 from caches.keys.fields import LEFT_OUT
-from caches.keys.request_key import Partition
+from caches.keys.request_key import Partition, RequestKey
 from caches.keys.rules import KeyRules
+from caches.policies.live.cache import PolicyCache
+from caches.policies.settings import Sieve, TinyLfu
+from caches.tiers.memory import MemoryTier
+from caches.tiers.split import SplitTier
 
 HASH = key_hash("a key of some length")
 WHOLE = f"""
@@ -116,19 +122,52 @@ async def test_how_much_is_warmed_can_be_stated_for_every_tier(tmp_path: Path) -
     assert config(tmp_path, "[tiers.redis]\nurl = 'redis://a'").tiers.redis["redis"].stated == {}
 
 
-def test_which_answers_a_tier_takes_in_is_said_in_its_section(tmp_path: Path) -> None:
-    said = "admission_requests = 2\nadmission_window_seconds = 60\n"
+def often_and_seldom(
+    section: AdmissionConfig, namespaces: Mapping[str, str | None], namespace: str
+) -> tuple[bool, bool]:
+    """Whether it takes in what was asked for twice, 60 and 61 seconds apart."""
+    doorkeeper, often, seldom = (
+        section.doorkeeper(namespaces),
+        *(RequestKey(Partition(namespace=namespace), bytes([one]) * 32, bytes(32)) for one in (1, 2)),
+    )
+    if doorkeeper is None:
+        return True, True
+    for now in (0.0, 60.0):
+        doorkeeper.asked(often, now)
+    for now in (0.0, 61.0):
+        doorkeeper.asked(seldom, now)
+    return doorkeeper.admits(often, 60.0), doorkeeper.admits(seldom, 61.0)
+
+
+@pytest.mark.parametrize("said", ["admission_requests = 2\n", 'admission = "second-hit"\n'])
+def test_which_answers_a_tier_takes_in_is_said_in_its_section(tmp_path: Path, said: str) -> None:
+    said += "admission_window_seconds = 60\n"
     shared = f"[tiers.redis]\nurl = 'redis://a'\n{said}[tiers.cassandra]\nurl = 'cassandra://a/k'\n{said}"
     tiers = config(tmp_path, f"[tiers.memory]\n{said}[tiers.disk]\n{said}{shared}").tiers
     for section in (tiers.memory, tiers.disk, tiers.redis["redis"], tiers.cassandra):
-        admission = section.admission
-        assert admission is not None
-        for now in (0.0, 60.0):
-            admission.asked(b"often", now)
-        for now in (0.0, 61.0):
-            admission.asked(b"seldom", now)
-        assert (admission.admits(b"often", 60.0), admission.admits(b"seldom", 61.0)) == (True, False)
-    assert config(tmp_path, "").tiers.memory.admission is None
+        assert often_and_seldom(section, {}, "default") == (True, False)
+        assert often_and_seldom(section, {"free": "all", "as-the-tier": None}, "free") == (True, True)
+        assert often_and_seldom(section, {"free": "all", "as-the-tier": None}, "as-the-tier") == (True, False)
+    assert config(tmp_path, "").tiers.memory.doorkeeper({"free": "all"}) is None
+
+
+def test_a_namespace_may_be_stricter_than_its_tiers(tmp_path: Path) -> None:
+    memory = config(tmp_path, "[tiers.memory]\nadmission_window_seconds = 60\n").tiers.memory
+    assert often_and_seldom(memory, {"strict": "second-hit"}, "strict") == (True, False)
+    assert often_and_seldom(memory, {"strict": "second-hit"}, "default") == (True, True)
+
+
+async def test_policies_of_memory_reach_its_cache_with_and_without_arms(tmp_path: Path) -> None:
+    said = '[tiers.memory]\neviction_policy = "sieve"\nadmission = "tinylfu"\n[tiers.semantic]\nenabled = false\n'
+    plain = made(tmp_path, '[gateway]\nupstream = "http://a"\n' + said).places["memory"].tier
+    tuned = made(tmp_path, '[gateway]\nupstream = "http://a"\n[tuning]\nenabled = true\n' + said).places["memory"].tier
+    assert isinstance(plain, MemoryTier)
+    assert isinstance(tuned, SplitTier)
+    caches = [plain.cache, *(tier.cache for tier in tuned.tiers)]
+    assert [(cache.eviction, cache.admission) for cache in caches if isinstance(cache, PolicyCache)] == 3 * [
+        (Sieve(), TinyLfu())
+    ]
+    assert not isinstance(MemoryTier(LocalConfig().knobs).cache, PolicyCache)
 
 
 async def test_defaults_are_memory_and_meaning(tmp_path: Path) -> None:
@@ -205,6 +244,29 @@ def test_the_driver_for_cassandra_is_asked_for_where_there_is_a_section(
             "[tiers.semantic]\nadmission_requests = 2",
             ": unknown key tiers.semantic.admission_requests, the nearest known is",
         ),
+        (
+            '[tiers.memory]\nadmission = "all"\nadmission_requests = 2',
+            ": got tiers.memory.admission = 'all', tiers.memory.admission_requests = 2, "
+            "expected admission_requests only with admission second-hit",
+        ),
+        (
+            '[tiers.disk]\nadmission = "tinylfu"',
+            ": got tiers.disk.admission = 'tinylfu', expected admission all or second-hit: only memory knows",
+        ),
+        (
+            '[tiers.memory]\neviction_policy = "arc"',
+            ", tiers.memory.eviction_policy: got 'arc', expected 'lru', 'lru-2'",
+        ),
+        (
+            '[tiers.redis]\nurl = "redis://a"\neviction_policy = "lfu"',
+            ", tiers.redis: got a table of url, eviction_policy, expected eviction_policy of lru in the index mode",
+        ),
+        (
+            '[tiers.redis]\nurl = "redis://a"\nmode = "server"\neviction_policy = "sieve"',
+            ", tiers.redis: got a table of url, mode, eviction_policy, "
+            "expected eviction_policy of lru, lfu in the server mode",
+        ),
+        ('[tiers.disk]\neviction_policy = "sieve"', ": unknown key tiers.disk.eviction_policy"),
         (
             "[tiers.memory]\nadmission_requests = 0",
             ", tiers.memory.admission_requests: got 0, expected greater than or equal to 1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -216,6 +216,23 @@ def test_the_backend_is_asked_with_the_gateways_own_key(backend: Backend) -> Non
         hits = [outcome(ask(one.address, body, x_setpoint_namespace="support")) for body in bodies]
         assert hits == ["hit-l1"] * 2
         assert len(backend.calls) == 2
+
+
+def test_a_backend_that_is_not_well_is_not_asked_ahead_of_requests() -> None:
+    settings = replace(SETTINGS, from_backend=True, rule=replace(RULE, stages=(1.0,)))
+    with ExitStack() as there:
+        backend = there.enter_context(emulated())
+        with rig(backend, settings, upstream_key="ours") as one:
+            ask(one.address, chat("known"))
+            there.close()
+            assert ask(one.address, chat("unknown")).status_code == 502
+            one.empty_upper()
+            one.lower.tier = MemoryTier(SPACE, "lower")
+            one.warm_up()
+            one.rounds()
+            assert one.told()["renewed"] == 0
+            assert one.told()["left"] > 0
+            assert metric(one.address, "setpoint_upstream_sent_total") == 2.0
 
 
 @pytest.mark.parametrize(
