@@ -21,7 +21,7 @@ from tuner.records import Decision, Verdict
 
 SMALL_FILE_BYTES = 4_096  # that no file of a daemon may be larger than, where its disk is to be full
 JUMP = 4  # intervals
-LEAST_INTERVALS, LONGEST_SECONDS = 3, 120.0
+LEAST_INTERVALS, LONGEST_SECONDS = 3, 300.0
 
 Begin = Callable[[World, Child], AbstractContextManager[None]]
 REDIS: Callable[[World], Server] = attrgetter("redis")
@@ -148,7 +148,7 @@ def suffer(world: World, ledger: Ledger, daemon: Child, trouble: Trouble) -> Suf
                 LONGEST_SECONDS,
             )
     ended = time.time()
-    wait_until(lambda: _is_well(world, ledger, ended), "that all is well again", LONGEST_SECONDS)
+    wait_until(lambda: _is_well(world, ledger, ended), f"that all is well again after {trouble.what}", LONGEST_SECONDS)
     back = time.time() - ended
     asked = [one for one in world.traffic.all() if one.sent >= began]
     return Suffered(tuple(sorted(_sentences(ledger) - before)), len(asked), tuple(world.traffic.failed(began)), back)

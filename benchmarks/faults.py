@@ -54,8 +54,8 @@ def measure(quick: bool) -> Report:
     if missing:
         why = f"{' and '.join(missing)} not installed"
         return Report([f"Not run: {why}."], [], [Goal("no interval lost or doubled", why, None)])
-    found, kills, world = killed(QUICK_KILLS if quick else KILLS)
     troubles = suffered(QUICK_TROUBLES if quick else tuple(TROUBLES))
+    found, kills, world = killed(QUICK_KILLS if quick else KILLS)
     failed = len(world.traffic.failed()) + sum(len(one.failed) for one in troubles.values())
     effects = percentiles(found.effects)
     served = len(world.traffic.all())
