@@ -27,6 +27,7 @@ from agents.provenance import Provenance
 from agents.rules import RULES, Rule, rule_from
 from caches.errors import InputError, Mismatch, SetpointError
 from caches.knobs import KNOB_NAMES, KnobSettings, KnobSpace
+from caches.policies.pair import PLAIN, CachePolicy
 from envs.observation import ObservationScale
 
 FORMAT = 1
@@ -52,6 +53,7 @@ class _Manifest:
     scale: ObservationScale | None
     scaler_clip: float | None
     weights_sha256: str
+    policy: CachePolicy = PLAIN
 
 
 _MANIFEST = TypeAdapter(_Manifest)
@@ -66,7 +68,7 @@ class PolicyBundle:
     "static": no weights, no scaler and no observation: it always asks for `reference`. kinds "whatif" and "schedule":
     `weights` holds what agents.rules wants, there is no scaler and no observation. reference: the settings that action
     zero means. scale: what training traffic was like, which gives the observation its units and says how long an
-    interval was.
+    interval was. policy: of the cache that the policy was made for, eviction and admission, which it cannot change.
     Raises InputError where the parts do not fit each other.
     """
 
@@ -79,6 +81,7 @@ class PolicyBundle:
     scale: ObservationScale | None = None
     weights: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     scaler: Scaler | None = None
+    policy: CachePolicy = PLAIN
 
     def __post_init__(self) -> None:
         arrays = {name: _storable(name, array) for name, array in self.weights.items()}
@@ -109,12 +112,16 @@ class PolicyBundle:
             raise InputError(f"policy bundle: got kind '{self.kind}', expected one of {', '.join(RULES)}")
         return rule_from(self.kind, self.weights, self.knob_space, self.reference)
 
-    def require(self, *, observation_version: str, observation_size: int, knob_space: KnobSpace) -> None:
+    def require(
+        self, *, observation_version: str, observation_size: int, knob_space: KnobSpace, policy: CachePolicy = PLAIN
+    ) -> None:
         """Raise Mismatch, naming both sides of every difference, unless the policy fits what is running here.
 
-        Only a network observes; of the others the knob space alone has to agree.
+        policy: of the cache. Only a network observes; of the others knob space and cache alone have to agree.
         """
         differences = _knob_differences(self.knob_space, knob_space)
+        if self.policy != policy:
+            differences.append(("policy of the cache", str(self.policy), str(policy)))
         if self.kind == "ppo":
             if self.observation_version != observation_version:
                 differences.append(("observation version", self.observation_version, observation_version))
@@ -180,8 +187,9 @@ class PolicyBundle:
             "scale": None if self.scale is None else asdict(self.scale),
             "scaler_clip": None if self.scaler is None else self.scaler.clip,
             "weights_sha256": _sha256(weights_file),
+            "policy": asdict(self.policy),
         }
-        body = _MANIFEST.dump_python(_validated(fields, "policy bundle"), mode="json")
+        body = _told(_validated(fields, "policy bundle"))
         # Infinity and NaN have no JSON form; they would come back as null.
         if orjson.loads(_canonical(body)) != body:
             raise InputError("policy bundle: got a number that is not finite, expected JSON numbers")
@@ -221,10 +229,19 @@ def _read_manifest(path: Path) -> _Manifest:
         raise InputError(f"{path}, format: got {found!r}, expected {FORMAT}")
     manifest = _validated(document.get("bundle"), str(path))
     # Hashing what was understood, not what was read, also catches keys that this version does not know.
-    found, stated = _sha256(_canonical(_MANIFEST.dump_python(manifest, mode="json"))), document.get("sha256")
+    found, stated = _sha256(_canonical(_told(manifest))), document.get("sha256")
     if found != stated:
         raise InputError(f"{path}: got contents with sha256 {found}, expected {stated}: it was changed")
     return manifest
+
+
+def _told(manifest: _Manifest) -> dict[str, Any]:
+    """As JSON values. A cache that is least recently used goes without saying, as it did before there were others: a
+    bundle of then has the hash that it had."""
+    body: dict[str, Any] = _MANIFEST.dump_python(manifest, mode="json")
+    if manifest.policy.plain:
+        del body["policy"]
+    return body
 
 
 def _read_weights(path: Path, sha256: str) -> dict[str, NDArray[Any]]:
@@ -257,6 +274,7 @@ def _assemble(manifest: _Manifest, weights: dict[str, NDArray[Any]]) -> PolicyBu
         scale=manifest.scale,
         weights=weights,
         scaler=scaler,
+        policy=manifest.policy,
     )
 
 

@@ -60,7 +60,7 @@ class Candidates:
 
 def find_candidates(registry: Registry, reference: int | str) -> Candidates:
     """By version number or alias. Raises NotFound for an unknown one, and Mismatch where siblings do not share
-    reference, scale and knobs, so that they cannot be judged side by side."""
+    reference, scale, knobs and the cache's policy, so that they cannot be judged side by side."""
     version = registry.version(reference)
     chosen = Candidate(version, registry.load(version.version))
     training = version.tags.get(TRAINING)
@@ -86,7 +86,7 @@ def _require_alike(chosen: Candidate, others: Iterable[Candidate]) -> None:
     mine = chosen.bundle
     for other in others:
         theirs = other.bundle
-        for what in ("reference", "scale", "knob_space"):
+        for what in ("reference", "scale", "knob_space", "policy"):
             if getattr(mine, what) != getattr(theirs, what):
                 raise Mismatch(
                     f"versions {chosen.version.version} and {other.version.version} are of one training, but their "

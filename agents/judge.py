@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from agents.baselines.catalog import Rivals
@@ -56,8 +56,18 @@ def judge(
         traffic[:, traffic_columns.PROMPT] + traffic[:, traffic_columns.OUTPUT]
     )
     ground = Ground(problem.knobs, problem.constraints, tokens)
-    evaluation = evaluate(compared.tracks, _setting(study, how), ground, how, compared.notes, compared.bound)
+    notes = (*_of_the_cache(study, champion), *compared.notes)
+    evaluation = evaluate(compared.tracks, _setting(study, how), ground, how, notes, compared.bound)
     return Judgement(study, compared.tracks, evaluation, how)
+
+
+def _of_the_cache(study: Study, champion: Champion | None) -> Iterator[str]:
+    """What to know where caches are not, or not all, least recently used."""
+    here = study.world.problem.policy
+    if not here.plain:
+        yield f"The cache runs under {here}, whatever its settings."
+    if champion is not None and champion.bundle.policy != here:
+        yield f"The champion is shown with the cache that it was made for, under {champion.bundle.policy}."
 
 
 def evidence(judgement: Judgement, version: int, champion: int | None) -> PromotionEvidence:
@@ -120,4 +130,5 @@ def _setting(study: Study, resampling: Resampling) -> Setting:
         serving=problem.serving.model_dump(),
         resamples=resampling.resamples,
         seed=resampling.seed,
+        cache_policy=str(problem.policy),
     )

@@ -74,7 +74,8 @@ class SeedsResult:
 
 @dataclass(frozen=True)
 class Setting:
-    """What was judged: the traffic and how it was cut. Intervals are [first, end) of the trace."""
+    """What was judged: the traffic and how it was cut. Intervals are [first, end) of the trace. cache_policy: what the
+    cache does per request, by name."""
 
     trace: str
     trace_sha256: str
@@ -92,6 +93,7 @@ class Setting:
     serving: dict[str, Any]
     resamples: int
     seed: int
+    cache_policy: str = "lru"
 
 
 @dataclass(frozen=True)

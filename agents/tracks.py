@@ -99,8 +99,13 @@ def study_for(world: World, split: Split, bundle: PolicyBundle) -> Study:
 
 
 def require_fit(bundle: PolicyBundle, world: World) -> None:
-    """Raises Mismatch unless knobs, observation and length of interval are those of this world."""
-    bundle.require(observation_version=OBSERVATION_VERSION, observation_size=SIZE, knob_space=world.problem.knobs)
+    """Raises Mismatch unless knobs, observation, length of interval and the cache's policy are those of this world."""
+    bundle.require(
+        observation_version=OBSERVATION_VERSION,
+        observation_size=SIZE,
+        knob_space=world.problem.knobs,
+        policy=world.problem.policy,
+    )
     ours, theirs = world.problem.interval_seconds, bundle.scale and bundle.scale.interval_seconds
     if theirs is not None and theirs != ours:
         raise Mismatch(
@@ -191,10 +196,13 @@ def _roll_out(study: Study, policies: Sequence[Contender], grid: GhostGrid, seed
 
 
 def _champion(study: Study, champion: Champion, grid: GhostGrid) -> Track:
-    """In the same world over the same intervals, from the state that its own reference left at their beginning."""
+    """In the same world over the same intervals, from the state that its own reference left at their beginning, and
+    under the policy of the cache that it was made for."""
     bundle = champion.bundle
-    require_fit(bundle, study.world)
-    reference = Reference(study.world, bundle.reference, (study.test.start,))
+    world = study.world.under(bundle.policy)
+    require_fit(bundle, world)
+    grid = grid if world is study.world else ghost_grid(world)
+    reference = Reference(world, bundle.reference, (study.test.start,))
     policy = BundlePolicy(f"champion, version {champion.version}", bundle)
     rolled = roll_out(reference, bundle.scale or study.scale, [policy], study.test, grid=grid)
     return Track(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caches.errors import InputError
-from caches.knobs import KnobSettings
+from caches.knobs import KNOB_NAMES, KnobSettings
 from envs import traffic as traffic_columns
 from envs.interval import STATS, total_usd
 from envs.observation import DAY_SECONDS, SIZE, ObservationScale, clock, encode, measured, whatif_table
@@ -143,4 +143,4 @@ class LaneControl:
 
 
 OBSERVATION_SHAPE = (SIZE,)
-ACTION_SHAPE = (3,)
+ACTION_SHAPE = (len(KNOB_NAMES),)

@@ -104,7 +104,9 @@ def _resize_slots(slots: Array, used: int, wanted: int, now: float) -> None:
 
 
 @njit(cache=True)
-def _tally(scene: Scene, lanes: Lanes, lane: int, span: tuple[int, int]) -> tuple[int, float, float, float, float]:
+def count_outcomes(
+    scene: Scene, lanes: Lanes, lane: int, span: tuple[int, int]
+) -> tuple[int, float, float, float, float]:
     """Misses (their positions go to lanes.missed), their GPU seconds, tokens asked for, tokens answered from the cache,
     expected stale answers."""
     start, stop = span
@@ -143,7 +145,7 @@ def run_interval(scene: Scene, lanes: Lanes, lane: int, index: int, settings: Ar
     warm_compute = 0.0
     for w in range(taken):
         warm_compute += scene.gpu[lanes.fetched[lane, w]]
-    misses, compute, tokens, hit_tokens, stale = _tally(scene, lanes, lane, (at, stop))
+    misses, compute, tokens, hit_tokens, stale = count_outcomes(scene, lanes, lane, (at, stop))
     counted = (taken, warm_compute, misses, compute, tokens, hit_tokens, stale)
     open_slots(scene, lanes, lane, now, settings)
     served = serve_misses(scene, lanes, lane, (0, misses), NOTHING_SERVED)
@@ -196,8 +198,8 @@ def account(
 ) -> None:
     """What a lane's interval comes to, once its requests are replayed and its misses served: writes the statistics.
 
-    before: the cache's counts when it began. counted: warm-ups, their GPU seconds, and what `_tally` says. served: as
-    `serve_misses` says; the misses' delays are in lanes.ttft and lanes.latency, which are reordered.
+    before: the cache's counts when it began. counted: warm-ups, their GPU seconds, and what `count_outcomes` says.
+    served: as `serve_misses` says; the misses' delays are in lanes.ttft and lanes.latency, which are reordered.
     """
     capacity = settings[0]
     taken, warm_compute, misses, compute, tokens, hit_tokens, stale = counted

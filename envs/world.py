@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from caches.errors import InputError
-from caches.knobs import KnobSettings, KnobSpace
+from caches.knobs import KNOB_NAMES, KnobSettings, KnobSpace
+from caches.policies.pair import PLAIN, CachePolicy, in_miniature
+from caches.policies.rules import Rules
 from caches.shadow.cache import plain, requests_of
 from caches.shadow.kernel import LISTED
 from caches.shadow.trie import chains_of
@@ -18,6 +21,7 @@ from caches.stats import Expiry
 from envs.engine import engine_of
 from envs.interval import STATS, Timeline, timeline_of, total_usd
 from envs.lanes import RESPONSE, Crew, Play, Scene, make_lanes
+from envs.policy_lanes import POLICY, make_policy_lanes
 from envs.prefix import PrefixConfig, require_blocks, returning, sessions_of
 from envs.prefix_lanes import PREFIX, Link, PrefixScene, make_prefix_lanes
 from envs.reward import Constraints, Prices, tariff_of
@@ -38,7 +42,7 @@ class Problem:
     """What is to be controlled, and what counts. The trace must have tokens (traces.tokens.assume_tokens).
 
     entry_overhead_bytes: what an entry takes besides the response (key, metadata, embedding). prefix: where a prefix
-    cache keeps its blocks; None for a cache of responses.
+    cache keeps its blocks; None for a cache of responses. policy: which entry goes, which response is taken in.
     """
 
     trace: Trace
@@ -53,6 +57,7 @@ class Problem:
     popularity_decay: float = 0.7
     entry_overhead_bytes: int = 0
     prefix: PrefixConfig | None = None
+    policy: CachePolicy = PLAIN
 
 
 def by_popularity(key: Array, num_keys: int) -> Array:
@@ -80,7 +85,8 @@ class World:
         trace = problem.trace
         if trace.prompt_tokens is None or trace.output_tokens is None:
             raise InputError(f"trace {trace.info.name}: got no token counts, expected them (assume_tokens adds them)")
-        self.problem = problem
+        _require_known(problem)
+        self.problem, self.rules = problem, _rules(problem)
         self.timeline: Timeline = timeline_of(trace.arrival_seconds, problem.interval_seconds)
         make_scene = _response if problem.prefix is None else _prefix
         self.scene, self.play = make_scene(problem, self.timeline)
@@ -96,7 +102,24 @@ class World:
         if isinstance(self.scene, PrefixScene):
             return make_prefix_lanes(self.scene, number)
         room = len(self) * self.problem.warmup_candidates if warmup_room is None else warmup_room
-        return make_lanes(self.scene, self.problem.trace.num_keys, number, room)
+        return self.lanes_for(self.scene, number, room)
+
+    def lanes_for(self, scene: Scene, number: int, warmup_room: int) -> Any:
+        """Empty caches of responses for a scene that is part of this world's."""
+        keys = self.problem.trace.num_keys
+        if self.problem.policy.plain:
+            return make_lanes(scene, keys, number, warmup_room)
+        return make_policy_lanes(scene, self.rules, keys, number, warmup_room)
+
+    def under(self, policy: CachePolicy) -> World:
+        """The same world with another policy in the cache; everything that does not depend on it is shared."""
+        if policy == self.problem.policy:
+            return self
+        other = copy.copy(self)
+        other.problem = replace(self.problem, policy=policy)
+        _require_known(other.problem)
+        other.rules, other.play = _rules(other.problem), play_of(policy)
+        return other
 
     def replay_static(self, settings: Sequence[KnobSettings], stop: int, progress: Progress | None = None) -> Array:
         """Each of the settings held fixed from an empty cache through intervals 0 to stop - 1.
@@ -171,7 +194,7 @@ def ghost_settings(knobs: KnobSpace, reference: KnobSettings) -> list[KnobSettin
     """Neighbours of the reference: each knob moved alone by each of GHOST_OFFSETS of its range (kept inside it)."""
     here = knobs.positions(reference)
     ghosts = []
-    for knob in range(3):
+    for knob in range(len(KNOB_NAMES)):
         for offset in GHOST_OFFSETS:
             there = here.copy()
             there[knob] = np.clip(here[knob] + offset, 0.0, 1.0)
@@ -195,6 +218,23 @@ def _snapshot(lanes: Any, play: Play) -> Any:
     owned = {name: getattr(lanes, name) for name in play.owned}
     kept = {name: (array[:, :listed] if name in play.growing else array).copy() for name, array in owned.items()}
     return lanes._replace(**kept)
+
+
+def play_of(policy: CachePolicy) -> Play:
+    """The kernels of a cache of responses under a policy."""
+    return RESPONSE if policy.plain else POLICY
+
+
+def _rules(problem: Problem) -> Rules:
+    sample, rules = problem.trace.sample, problem.policy.rules
+    return rules if sample is None else in_miniature(rules, sample.share)
+
+
+def _require_known(problem: Problem) -> None:
+    if problem.prefix is not None and not problem.policy.plain:
+        raise InputError(
+            f"policy: got {problem.policy} for a prefix cache, expected lru: its blocks are replayed by it"
+        )
 
 
 def _response(problem: Problem, timeline: Timeline) -> tuple[Scene | PrefixScene, Play]:
@@ -227,7 +267,7 @@ def _response(problem: Problem, timeline: Timeline) -> tuple[Scene | PrefixScene
         float(problem.serving.sequence_tokens),
         problem.expiry is Expiry.SINCE_TOUCH,
     )
-    return scene, RESPONSE
+    return scene, play_of(problem.policy)
 
 
 def _prefix(problem: Problem, timeline: Timeline) -> tuple[Scene | PrefixScene, Play]:

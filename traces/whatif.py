@@ -15,6 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caches.errors import InputError
+from caches.policies.pair import PLAIN, in_miniature
+from caches.policies.rules import Rules
+from caches.policies.state import empty_state as empty_policy_state
 from caches.shadow import kernel
 from caches.shadow.cache import empty_state, limits_of
 from caches.shadow.curve import link
@@ -30,6 +33,7 @@ from traces.whatif_kernel import (
     Ahead,
     Columns,
     replay_any,
+    replay_policy,
     replay_reads,
 )
 
@@ -46,7 +50,8 @@ class Traffic:
     after it is left out. compute_seconds: float32 (n,), GPU seconds of each request on a miss. answer_lifetime_seconds:
     mean time until an answer changes. ahead: warm-ups, None for none. expected_reads: float64 (blocks,), for requests
     that are themselves those of a share of a longer trace's keys: how many lookups they would be if all its keys were
-    asked for equally often, which `sampled_surface` and `sampled_bounds` adjust to."""
+    asked for equally often, which `sampled_surface` and `sampled_bounds` adjust to. rules: of eviction and admission,
+    whose costs are compute_seconds."""
 
     requests: kernel.Requests
     num_keys: int
@@ -56,11 +61,17 @@ class Traffic:
     expiry: Expiry = Expiry.SINCE_WRITE
     ahead: Ahead | None = None
     expected_reads: Array | None = None
+    rules: Rules = PLAIN.rules
+
+    @property
+    def lru(self) -> bool:
+        """Whether the caches keep what was used last, and take everything in."""
+        return self.rules == PLAIN.rules
 
     @property
     def plain(self) -> bool:
-        """Whether all are reads without lifetimes of their own, and nothing is fetched ahead."""
-        return not (self.requests.ttl.size or self.requests.operation.size or self.ahead is not None)
+        """Whether they do, all are reads without lifetimes of their own, and nothing is fetched ahead."""
+        return self.lru and not (self.requests.ttl.size or self.requests.operation.size or self.ahead is not None)
 
     @property
     def reads(self) -> Array:
@@ -182,8 +193,9 @@ def _part(traffic: Traffic, rows: Array) -> Traffic:
     edges = np.searchsorted(rows, traffic.edges).astype(np.int64)
     ahead = None if traffic.ahead is None else _ahead_of(traffic.ahead, rows)
     compute = np.ascontiguousarray(traffic.compute_seconds[rows])
+    rules = in_miniature(traffic.rules, keys / traffic.num_keys)
     part = replace(traffic, requests=requests, num_keys=keys, edges=edges, compute_seconds=compute, ahead=ahead)
-    return replace(part, expected_reads=None)
+    return replace(part, expected_reads=None, rules=rules)
 
 
 def _ahead_of(ahead: Ahead, rows: Array) -> Ahead:
@@ -222,9 +234,13 @@ def _replay(traffic: Traffic, capacities: Array, ttls: Array, threads: int, prog
         limits = limits_of(capacity, ttl, traffic.expiry)
         if traffic.plain:
             replay_reads(columns, limits, np.empty(traffic.num_keys, np.int32), sums[place])
+            return
+        ahead = _no_warmups(traffic) if traffic.ahead is None else traffic.ahead
+        keys, room, rules = traffic.num_keys, int(ahead.wanted.sum()), traffic.rules
+        if traffic.lru:
+            replay_any(columns, ahead, limits, empty_state(keys, room), sums[place])
         else:
-            ahead = _no_warmups(traffic) if traffic.ahead is None else traffic.ahead
-            replay_any(columns, ahead, limits, empty_state(traffic.num_keys, int(ahead.wanted.sum())), sums[place])
+            replay_policy(columns, ahead, limits, empty_policy_state(rules, keys, room), rules, sums[place])
 
     with ThreadPoolExecutor(threads, "whatif") as pool:
         for done, _ in enumerate(pool.map(one, work), 1):

@@ -9,6 +9,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from caches.policies import kernel as policy_kernel
+from caches.policies.rules import Rules
+from caches.policies.state import State
 from caches.shadow import kernel
 
 Array = NDArray[Any]
@@ -97,25 +100,57 @@ def replay_reads(columns: Columns, limits: kernel.Limits, written: Array, sums: 
 def replay_any(columns: Columns, ahead: Ahead, limits: kernel.Limits, state: kernel.State, sums: Array) -> None:
     """Whatever a trace holds, through the replay kernel. state: empty, with room for all warm-ups; changed.
     sums: float64 (blocks, SUMS), overwritten."""
-    requests, _, compute, lifetime, _, _, edges = columns
-    candidates, wanted, start, seconds = ahead
-    widest = 0
-    for block in range(edges.size - 1):
-        widest = max(widest, edges[block + 1] - edges[block])
-    fetched = np.empty(max(candidates.shape[1], 1), np.int32)
-    outcome, age = np.empty(max(widest, 1), np.uint8), np.zeros(max(widest, 1), np.float32)
-    record = kernel.Record(fetched, outcome, age)
-    for block in range(edges.size - 1):
-        at, stop, now = edges[block], edges[block + 1], start + block * seconds
-        moment = kernel.Moment(at, now, now + seconds)
-        taken = kernel.advance(requests, state, limits, moment, candidates[block, : wanted[block]], stop, record)
-        hits, missed, stale, warmed = 0, 0.0, 0.0, 0.0
-        for i in range(stop - at):
-            hit = outcome[U(i)] == kernel.HIT
-            hits += hit
-            stale += (1.0 - math.exp(-age[U(i)] / lifetime)) * hit
-            missed += compute[U(at + i)] * (outcome[U(i)] == kernel.MISS)
-        for i in range(taken):
-            warmed += compute[U(fetched[i])]
-        sums[block, HITS], sums[block, MISSED_COMPUTE] = hits, missed
-        sums[block, WARMUP_COMPUTE], sums[block, STALE] = warmed, stale
+    record = _record(columns, ahead)
+    for block in range(columns.edges.size - 1):
+        at, stop, moment, candidates = _block(columns, ahead, block)
+        taken = kernel.advance(columns.requests, state, limits, moment, candidates, stop, record)
+        _add_up(columns, (at, stop, taken), record, sums[block])
+
+
+@njit(cache=True, nogil=True)
+def replay_policy(
+    columns: Columns, ahead: Ahead, limits: kernel.Limits, state: State, rules: Rules, sums: Array
+) -> None:
+    """As `replay_any` under any eviction and admission policy; what a miss costs it is its GPU seconds."""
+    record = _record(columns, ahead)
+    for block in range(columns.edges.size - 1):
+        at, stop, moment, candidates = _block(columns, ahead, block)
+        taken = policy_kernel.advance(
+            columns.requests, state, limits, moment, candidates, stop, record, rules, columns.compute
+        )
+        _add_up(columns, (at, stop, taken), record, sums[block])
+
+
+@njit(cache=True)
+def _record(columns: Columns, ahead: Ahead) -> kernel.Record:
+    """For the longest block."""
+    widest = 1
+    for block in range(columns.edges.size - 1):
+        widest = max(widest, columns.edges[block + 1] - columns.edges[block])
+    fetched = np.empty(max(ahead.candidates.shape[1], 1), np.int32)
+    return kernel.Record(fetched, np.empty(widest, np.uint8), np.zeros(widest, np.float32))
+
+
+@njit(cache=True)
+def _block(columns: Columns, ahead: Ahead, block: int) -> tuple[int, int, kernel.Moment, Array]:
+    """First request, end, moment, and whom to fetch ahead."""
+    at, now = columns.edges[block], ahead.start + block * ahead.seconds
+    moment = kernel.Moment(at, now, now + ahead.seconds)
+    return at, columns.edges[block + 1], moment, ahead.candidates[block, : ahead.wanted[block]]
+
+
+@njit(cache=True)
+def _add_up(columns: Columns, part: tuple[int, int, int], record: kernel.Record, sums: Array) -> None:
+    """part: first request of a block, its end, and how many were fetched ahead."""
+    at, stop, taken = part
+    compute, outcome, age = columns.compute, record.outcome, record.age
+    hits, missed, stale, warmed = 0, 0.0, 0.0, 0.0
+    for i in range(stop - at):
+        hit = outcome[U(i)] == kernel.HIT
+        hits += hit
+        stale += (1.0 - math.exp(-age[U(i)] / columns.lifetime)) * hit
+        missed += compute[U(at + i)] * (outcome[U(i)] == kernel.MISS)
+    for i in range(taken):
+        warmed += compute[U(record.fetched[i])]
+    sums[HITS], sums[MISSED_COMPUTE] = hits, missed
+    sums[WARMUP_COMPUTE], sums[STALE] = warmed, stale

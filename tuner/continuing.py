@@ -21,7 +21,7 @@ from envs.world import World
 from traces.trace import Trace
 from tuner.config import TunerConfig
 from tuner.origin import provenance_of, traffic_of
-from tuner.problem import make_problem, problem_of, split_of
+from tuner.problem import make_problem, problem_of, split_of, under_bundle
 from tuner.training import SEED, ranged_arrays
 
 CONTINUED_FROM = "continued_from"  # tag: the version that training went on from
@@ -82,6 +82,7 @@ def continue_and_register(
     bundle = registry.load(last_good)
     if bundle.kind != "ppo" or bundle.scale is None:
         raise InputError(f"version {last_good}: got a {bundle.kind} policy, expected a trained one to go on from")
+    config = under_bundle(config, bundle)
     world = World(problem_of(config, trace), max(config.run.workers, config.run.threads))
     require_fit(bundle, world)
     split = split_of(config)
@@ -151,6 +152,7 @@ def _bundle(ground: _Ground, seed: int, one: Continued, metrics: dict[str, float
         scale=old.scale,
         weights=ranged_arrays(one.actor, ground.study),
         scaler=old.scaler,
+        policy=old.policy,
     )
 
 

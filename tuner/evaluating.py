@@ -24,7 +24,7 @@ from caches.files import written_whole
 from envs.world import Progress, World
 from traces.trace import Trace
 from tuner.config import TunerConfig
-from tuner.problem import problem_of, split_of
+from tuner.problem import problem_of, split_of, under_bundle
 from tuner.remote import grid_on_ray, rivals_on_ray
 
 JSON_FILE = "evaluation.json"
@@ -73,6 +73,7 @@ def evaluate_and_record(
     what the policy learned from.
     """
     candidates = find_candidates(registry, reference)
+    config = under_bundle(config, candidates.chosen.bundle)
     study = open_for(config, trace, candidates)
     fitted = None
     if config.run.ray is not None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from agents.bundle import PolicyBundle
 from agents.study import Split
-from caches.errors import InputError
+from caches.errors import InputError, Mismatch
+from caches.policies.pair import CachePolicy
 from caches.shadow.trie import chains_of
 from caches.stats import Expiry
 from envs.engine import engine_of
@@ -42,7 +44,24 @@ def problem_of(config: TunerConfig, trace: Trace) -> Problem:
         popularity_decay=config.cache.popularity_decay,
         entry_overhead_bytes=config.cache.entry_overhead_bytes,
         prefix=config.prefix if config.cache.kind == "prefix" else None,
+        policy=config.cache.policy,
     )
+
+
+def under(config: TunerConfig, policy: CachePolicy) -> TunerConfig:
+    """The same settings with that policy alone in the cache."""
+    return config.model_copy(update={"cache": config.cache.under(policy)})
+
+
+def under_bundle(config: TunerConfig, bundle: PolicyBundle) -> TunerConfig:
+    """With the cache's policy that a control policy was made for. Raises Mismatch where the settings name others."""
+    if bundle.policy not in config.cache.policies:
+        expected = ", ".join(map(str, config.cache.policies))
+        raise Mismatch(
+            f"policy bundle {bundle.sha256[:12]} does not fit: it was made for a cache under {bundle.policy}, "
+            f"cache.eviction_policy and cache.admission say {expected}"
+        )
+    return under(config, bundle.policy)
 
 
 def _assumed(trace: Trace, assume: AssumeConfig) -> Trace:

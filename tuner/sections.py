@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from caches.errors import InputError
 from caches.knobs import Knob, KnobSpace
+from caches.policies.catalog import ADMISSIONS, EVICTIONS
+from caches.policies.pair import EVERY, PLAIN, CachePolicy, policies_called
 
 SECTION = ConfigDict(frozen=True, extra="forbid")
 
@@ -196,6 +199,56 @@ class CacheConfig(BaseModel):
         description="What a request still counts an interval later.",
         json_schema_extra={"unit": "ratio"},
     )
+    eviction_policy: str | tuple[str, ...] = Field(
+        "lru",
+        description=f"Which entry goes when there is no room, of {', '.join(EVICTIONS)}; or several as a list, or "
+        f"{EVERY} for each of them, of which `train` takes the cheapest and `whatif` compares all.",
+        json_schema_extra={"unit": "name"},
+    )
+    admission: str = Field(
+        "all",
+        description=f"Which responses are taken in, of {', '.join(ADMISSIONS)}.",
+        json_schema_extra={"unit": "name"},
+    )
+
+    @field_validator("eviction_policy")
+    @classmethod
+    def _eviction_is_known(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        names = (value,) if isinstance(value, str) else value
+        if not names or not set(names) <= {*EVICTIONS, *((EVERY,) if isinstance(value, str) else ())}:
+            raise ValueError(f"one of {', '.join(EVICTIONS)}, a list of them, or {EVERY}")
+        return value
+
+    @field_validator("admission")
+    @classmethod
+    def _admission_is_known(cls, value: str) -> str:
+        if value not in ADMISSIONS:
+            raise ValueError(f"one of {', '.join(ADMISSIONS)}")
+        return value
+
+    @model_validator(mode="after")
+    def _prefix_caches_are_least_recently_used(self) -> CacheConfig:
+        if self.kind == "prefix" and self.policies != (PLAIN,):
+            raise ValueError("eviction_policy lru and admission all where kind is prefix")
+        return self
+
+    @property
+    def policies(self) -> tuple[CachePolicy, ...]:
+        """Those to choose from; one, as a rule."""
+        return policies_called(self.eviction_policy, (self.admission,))
+
+    @property
+    def policy(self) -> CachePolicy:
+        """Raises InputError where there are several to choose from."""
+        if len(self.policies) > 1:
+            raise InputError(
+                f"cache.eviction_policy: got {len(self.policies)} policies, expected the one that the cache runs"
+            )
+        return self.policies[0]
+
+    def under(self, policy: CachePolicy) -> CacheConfig:
+        """The same with that policy alone."""
+        return self.model_copy(update={"eviction_policy": policy.eviction, "admission": policy.admission})
 
 
 class TrackingConfig(BaseModel):

@@ -84,7 +84,7 @@ def started(
         closing.callback(ledger.close)
         tracking = config.tracking
         registry = Registry(tracking.resolved_uri(directory), tracking.experiment, tracking.model)
-        policies = RegistryPolicies(registry, knobs, seconds)
+        policies = RegistryPolicies(registry, knobs, seconds, config.cache.policy)
         state = ledger.state(cache.name)
         stream = _stream(config, environ, closing, clocks.unix()) if stream is None else stream
         keys = None if stream is None else _keys(config, stream, policies, state, clocks.unix())
@@ -201,6 +201,11 @@ def _keys(
 
 
 def ghost_rules(config: TunerConfig) -> GhostRules:
+    if not config.cache.policy.plain:
+        raise InputError(
+            f"cache.eviction_policy: got {config.cache.policy}, expected lru and admission all with [keys]: ghosts "
+            "beside live traffic follow no other; leave [keys] out, and policies decide without what ghosts say"
+        )
     profile = load_profile(config.serving.profile)
     terms = Terms(
         backend_of(profile, config.serving),

@@ -19,7 +19,8 @@ import orjson
 from numpy.typing import NDArray
 
 from agents.actor import Actor
-from agents.baselines.best_static import StaticFit, fit_best_static
+from agents.baselines.best_policy import PolicyFit, fit_best_policy
+from agents.baselines.best_static import StaticFit
 from agents.baselines.fitting import Choice, choose
 from agents.baselines.schedule_fit import fit_schedule
 from agents.baselines.whatif_fit import fit_whatif
@@ -33,14 +34,14 @@ from agents.training import TrainingPlan, train_seeds, train_seeds_on_ray
 from agents.training_range import observed, range_of, ranged
 from agents.version_tags import LEARNED_WITHIN, TRAINING, VALIDATION_EXCESS, VALIDATION_SAVING
 from caches.errors import NotFound
-from envs.ghosts import ghost_grid
+from caches.policies.pair import PLAIN
 from envs.observation import OBSERVATION_VERSION, SIZE
 from envs.world import Progress, World
 from traces.store import trace_sha256
 from traces.trace import Trace
 from tuner.config import TunerConfig
 from tuner.origin import provenance_of, traffic_of
-from tuner.problem import make_problem, problem_of, split_of
+from tuner.problem import make_problem, problem_of, split_of, under
 
 TRAINING_KEY, SEED = "training_key", "seed"
 # Sections of the settings that change what is learned; `trace` counts without its path, the digest stands for it.
@@ -97,7 +98,7 @@ class Watcher:
     """Who wants to know how far it is. fit: (settings priced, in all). train: (seed, steps done, steps in all)."""
 
     fit: Progress | None = None
-    fitted: Callable[[StaticFit], None] | None = None
+    fitted: Callable[[PolicyFit], None] | None = None
     train: Callable[[int, int, int], None] | None = None
 
 
@@ -107,11 +108,15 @@ class _Result:
 
     config: TunerConfig
     key: str
-    fit: StaticFit
+    fitted: PolicyFit
     study: Study
     trained: tuple[Trained, ...]
     rules: tuple[tuple[RuleKind, Rule], ...]
     choice: Choice  # seeds, then rules
+
+    @property
+    def fit(self) -> StaticFit:
+        return self.fitted.fit
 
     @property
     def trace(self) -> Trace:
@@ -126,6 +131,9 @@ def training_key(config: TunerConfig, trace: Trace) -> str:
     """Equal for equal traffic, settings and observations: 12 hex digits. The seeds are not in it."""
     settings = config.model_dump(mode="json", include=set(LEARNED_FROM))
     del settings["trace"]["path"]
+    for name in ("eviction_policy", "admission"):  # as they were before there were others: its trainings are found
+        if config.cache.policies == (PLAIN,):
+            del settings["cache"][name]
     body = {"trace": trace.sha256 or trace_sha256(trace), "observation": OBSERVATION_VERSION, "settings": settings}
     return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
 
@@ -183,13 +191,13 @@ def forget_training(checkpoints: Path, key: str, seeds: tuple[int, ...]) -> None
 
 
 def _train(config: TunerConfig, trace: Trace, checkpoints: Path, watcher: Watcher) -> _Result:
-    split, key = split_of(config), training_key(config, trace)
-    world = World(problem_of(config, trace), max(config.run.workers, config.run.threads))
+    split, key, policies = split_of(config), training_key(config, trace), config.cache.policies
+    world = World(problem_of(under(config, policies[0]), trace), max(config.run.workers, config.run.threads))
     training, _, _ = world.timeline.split(split.train, split.validation)
-    grid = ghost_grid(world, progress=watcher.fit)
-    fit = fit_best_static(world, training, watcher.fit, grid)
+    fitted = fit_best_policy(world, policies, training, watcher.fit)
     if watcher.fitted is not None:
-        watcher.fitted(fit)
+        watcher.fitted(fitted)
+    config, world, fit, grid = under(config, fitted.policy), fitted.world, fitted.fit, fitted.grid
     study = open_study(world, split, fit.settings, config.ppo.horizon, config.ppo.starts, grid=grid)
     shown = grid if config.ppo.imitation else None
     plan = TrainingPlan(partial(make_problem, config), split, fit.settings, config.ppo, checkpoints / key, shown)
@@ -200,7 +208,7 @@ def _train(config: TunerConfig, trace: Trace, checkpoints: Path, watcher: Watche
     rules: list[tuple[RuleKind, Rule]] = [("whatif", fit_whatif(study, grid)), ("schedule", fit_schedule(study, grid))]
     actors = [ActorPolicy(f"seed {seed}", one.actor) for seed, one in zip(config.run.seeds, trained, strict=True)]
     choice = choose(study, grid, [*actors, *(rule for _, rule in rules)])
-    return _Result(config, key, fit, study, tuple(trained), tuple(rules), choice)
+    return _Result(config, key, fitted, study, tuple(trained), tuple(rules), choice)
 
 
 def _register_seed(registry: Registry, run: Run, result: _Result, index: int, folder: Path) -> TrainedSeed:
@@ -224,6 +232,7 @@ def _register_seed(registry: Registry, run: Run, result: _Result, index: int, fo
         observation_size=SIZE,
         scale=result.study.scale,
         weights=ranged_arrays(trained.actor, result.study),
+        policy=result.fitted.policy,
     )
     return replace(one, version=_register(registry, run, bundle, folder, {SEED: str(seed), **_tags(run, result)}))
 
@@ -246,6 +255,7 @@ def _register_rule(registry: Registry, run: Run, result: _Result, index: int, fo
         provenance=provenance_of(traffic_of(result.study), result.config, metrics, None),
         scale=result.study.scale,
         weights=arrays_of(rule),
+        policy=result.fitted.policy,
     )
     return replace(one, version=_register(registry, run, bundle, folder, _tags(run, result)))
 
@@ -302,6 +312,7 @@ def _params(result: _Result) -> dict[str, object]:
         "trace.composed": trace.info.composed,
         **{f"best_static.{name}": value for name, value in asdict(result.fit.settings).items()},
         "best_static.feasible": result.fit.feasible,
+        "best_static.cache_policy": str(result.fitted.policy),
     }
 
 
@@ -332,10 +343,12 @@ def _log(run: Run, result: _Result) -> None:
         )
     best = max(trained.best.saving for trained in result.trained)
     run.log_metrics([MetricRow(0, {f"best_{VALIDATION_SAVING}": best, "best_static_usd": result.fit.usd})])
-    tried = sorted(result.fit.tried, key=lambda one: one[1])
+    each = [(policy, *one) for policy, fit in result.fitted.each for one in fit.tried]
+    tried = sorted(each, key=lambda one: one[2])
     names = list(asdict(result.fit.settings))
     run.log_table(
         "static_fit",
-        {name: [getattr(settings, name) for settings, _, _ in tried] for name in names}
-        | {"training_usd": [usd for _, usd, _ in tried], "unsafe_per_1000": [share for _, _, share in tried]},
+        {name: [getattr(settings, name) for _, settings, _, _ in tried] for name in names}
+        | {"training_usd": [usd for *_, usd, _ in tried], "unsafe_per_1000": [share for *_, share in tried]}
+        | {"cache_policy": [str(policy) for policy, *_ in tried]},
     )

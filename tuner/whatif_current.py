@@ -1,13 +1,17 @@
-"""The setting that an operator runs now, as written on the command line: `size=64MiB,ttl=1h,warmup=0.2`."""
+"""What an operator runs now, as written on the command line: `size=64MiB,ttl=1h,warmup=0.2,policy=sieve`."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from caches.errors import InputError
 from caches.knobs import KnobSettings, KnobSpace
+from caches.policies.catalog import admission_called, eviction_called
+from caches.policies.pair import PLAIN, CachePolicy
 from tuner.whatif_result import amount
 
 _BYTES = {"": 1.0, "b": 1.0}
@@ -22,18 +26,24 @@ _NAMES = {
     "ttl_seconds": "ttl",
     "warmup": "warmup",
     "warmup_ratio": "warmup",
+    "policy": "policy",
+    "eviction_policy": "policy",
+    "admission": "admission",
 }
 NEVER = ("never", "none", "inf")
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What was written; None for what was not. size_share: of the trace's distinct bytes. ttl_seconds may be inf."""
+    """What was written; None for what was not. size_share: of the trace's distinct bytes. ttl_seconds may be inf.
+    eviction_policy, admission: names of caches.policies.catalog."""
 
     size_bytes: float | None = None
     size_share: float | None = None
     ttl_seconds: float | None = None
     warmup_ratio: float | None = None
+    eviction_policy: str | None = None
+    admission: str | None = None
 
     @property
     def empty(self) -> bool:
@@ -42,16 +52,19 @@ class Wish:
 
 def parse_wish(text: str) -> Wish:
     """Raises InputError that names the part which is wrong."""
-    given: dict[str, float] = {}
+    given: dict[str, Any] = {}
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         knob = _NAMES.get(name.lower())
         if knob is None or not equals or not value:
-            raise InputError(f"--current: got {part.strip()!r}, expected size=, ttl=, warmup= as in size=64MiB,ttl=1h")
-        field, number = _PARSERS[knob](value)
+            raise InputError(
+                f"--current: got {part.strip()!r}, expected size=, ttl=, warmup= as in size=64MiB,ttl=1h, "
+                "policy= or admission="
+            )
+        field, said = _PARSERS[knob](value)
         if knob in {_FIELDS[one] for one in given}:
             raise InputError(f"--current: got {knob} twice, expected it once")
-        given[field] = number
+        given[field] = said
     return Wish(**given)
 
 
@@ -120,10 +133,38 @@ def _warmup(value: str) -> tuple[str, float]:
     return "warmup_ratio", ratio
 
 
+def _policy(value: str) -> tuple[str, str]:
+    eviction_called(value)
+    return "eviction_policy", value
+
+
+def _admission(value: str) -> tuple[str, str]:
+    admission_called(value)
+    return "admission", value
+
+
+def policy_of(wish: Wish, configured: Sequence[CachePolicy]) -> tuple[CachePolicy, list[str]]:
+    """Which policy runs now, and remarks on what was taken for granted. What was not written is the configured one, or
+    least recently used where several are."""
+    default = configured[0] if len(configured) == 1 else PLAIN
+    admission = default.admission if wish.admission is None else wish.admission
+    if wish.eviction_policy is not None:
+        return CachePolicy(wish.eviction_policy, admission), []
+    taken = f"No current eviction policy was given; {default.eviction} is taken."
+    return CachePolicy(default.eviction, admission), [taken] if len(configured) > 1 else []
+
+
 def _split(value: str) -> tuple[float | None, str]:
     found = _NUMBER.fullmatch(value)
     return (None, "") if found is None else (float(found[1]), found[2].lower())
 
 
-_PARSERS = {"size": _size, "ttl": _ttl, "warmup": _warmup}
+_PARSERS: dict[str, Callable[[str], tuple[str, float | str]]] = {
+    "size": _size,
+    "ttl": _ttl,
+    "warmup": _warmup,
+    "policy": _policy,
+    "admission": _admission,
+}
 _FIELDS = {"size_bytes": "size", "size_share": "size", "ttl_seconds": "ttl", "warmup_ratio": "warmup"}
+_FIELDS |= {"eviction_policy": "policy", "admission": "admission"}

@@ -1,4 +1,5 @@
-"""One picture of a what-if: the two surfaces as heat maps, and their sections at the best lifetime as curves.
+"""One picture of a what-if: the two surfaces as heat maps, and their sections at the best lifetime as curves, beside
+those of the other policies.
 
 Figures are built without pyplot, so nothing global is touched and no display is needed. Colours of lines are those of
 Okabe and Ito, which people with any colour vision tell apart; lines also differ in dash.
@@ -24,12 +25,14 @@ from numpy.typing import NDArray
 from agents.figure_axes import dress
 from agents.units import usd
 from caches.files import written_whole
-from tuner.whatif_result import ENTRIES, Axis, Priced, Surface, WhatIf, amount
-from tuner.whatif_text import name_of_current
+from tuner.whatif_result import ENTRIES, Axis, Priced, Surface, UnderPolicy, WhatIf, amount
+from tuner.whatif_text import name_of_current, policy_name
 
 Array = NDArray[Any]
 
 BLUE, RED, GREEN, ORANGE, GREY = "#0072b2", "#d55e00", "#009e73", "#e69f00", "#8a8f98"
+OTHER_COLOURS = (GREEN, ORANGE, "#cc79a7", "#56b4e9", RED)
+OTHER_DASHES = ("-", "--", "-.", (0, (1, 1)))
 LABELLED_CELLS = 200  # of a heat map; the numbers of more would not be readable
 MOST_TICKS = 8
 CURRENT_STYLE = {"color": RED, "linestyle": (0, (3, 1.5))}
@@ -90,12 +93,16 @@ def _headline(result: WhatIf) -> str:
 
 
 def _hit_map(axes: Axes, result: WhatIf) -> None:
-    _heat(axes, result, result.hit_ratio, "Hit ratio", "viridis")
+    _heat(axes, result, result.hit_ratio, f"Hit ratio{_of_whom(result)}", "viridis")
 
 
 def _cost_map(axes: Axes, result: WhatIf) -> None:
-    _heat(axes, result, result.usd_per_1000, "USD per 1,000 requests *", "cividis_r")
+    _heat(axes, result, result.usd_per_1000, f"USD per 1,000 requests *{_of_whom(result)}", "cividis_r")
     axes.annotate("* slow requests left out", (0, -0.14), xycoords="axes fraction", fontsize=8.5, color=GREY)
+
+
+def _of_whom(result: WhatIf) -> str:
+    return f", {policy_name(result.shown)}" if result.names_policies else ""
 
 
 def _heat(axes: Axes, result: WhatIf, surface: Surface, title: str, colours: str) -> None:
@@ -164,12 +171,13 @@ def _hit_curve(axes: Axes, result: WhatIf) -> None:
     """At the best setting's lifetime, and at the longest; the bound; the knee."""
     sizes, ttls = result.axes
     column, longest = ttls.nearest(result.best.settings.ttl_seconds), len(ttls.values) - 1
-    curve = result.hit_ratio.values[:, column]
-    label = f"LRU, TTL {amount(float(ttls.values[column]), 's')}"
+    curve, policy = result.hit_ratio.values[:, column], policy_name(result.shown)
+    label = f"{policy}, TTL {amount(float(ttls.values[column]), 's')}"
     axes.plot(sizes.values, curve, color=BLUE, linewidth=2.0, marker="o", markersize=3.5, label=label)
     _error(axes, sizes.values, result.hit_ratio, column)
-    if column != longest:
-        label = f"LRU, TTL {amount(float(ttls.values[longest]), 's')}"
+    _others(axes, result, lambda one: one.hit_ratio)
+    if column != longest and len(result.policies) == 1:
+        label = f"{policy}, TTL {amount(float(ttls.values[longest]), 's')}"
         axes.plot(
             sizes.values, result.hit_ratio.values[:, longest], color=BLUE, linewidth=1.2, linestyle="--", label=label
         )
@@ -189,7 +197,8 @@ def _cost_curve(axes: Axes, result: WhatIf) -> None:
     """At the best setting's lifetime and at the current one's; full prices as points."""
     sizes, ttls = result.axes
     best, now = (ttls.nearest(one.settings.ttl_seconds) for one in (result.best, result.current))
-    label = f"TTL {amount(float(ttls.values[best]), 's')}"
+    label = f"{policy_name(result.shown)}, " if result.names_policies else ""
+    label += f"TTL {amount(float(ttls.values[best]), 's')}"
     axes.plot(
         sizes.values,
         result.usd_per_1000.values[:, best],
@@ -200,7 +209,8 @@ def _cost_curve(axes: Axes, result: WhatIf) -> None:
         label=label,
     )
     _error(axes, sizes.values, result.usd_per_1000, best)
-    if now != best:
+    _others(axes, result, lambda one: one.usd_per_1000)
+    if now != best and len(result.policies) == 1:
         label = f"TTL {amount(float(ttls.values[now]), 's')}, the nearest to {name_of_current(result)}"
         axes.plot(
             sizes.values, result.usd_per_1000.values[:, now], color=RED, linewidth=1.2, linestyle="--", label=label
@@ -215,6 +225,18 @@ def _cost_curve(axes: Axes, result: WhatIf) -> None:
     axes.set_title("USD per 1,000 requests over size", loc="left", fontsize=10.5, fontweight="bold")
     dress(axes, None)
     axes.legend(loc="best", fontsize=8.5, framealpha=0.9)
+
+
+def _others(axes: Axes, result: WhatIf, surface: Callable[[UnderPolicy], Surface]) -> None:
+    """The other policies, each at the lifetime of its best setting."""
+    sizes, ttls = result.axes
+    others = [one for one in result.policies if one.policy != result.shown]
+    for number, one in enumerate(others):
+        column = ttls.nearest(one.best.settings.ttl_seconds)
+        label = f"{policy_name(one.policy)}, TTL {amount(float(ttls.values[column]), 's')}"
+        style: dict[str, Any] = {"color": OTHER_COLOURS[number % len(OTHER_COLOURS)]}
+        style["linestyle"] = OTHER_DASHES[number % len(OTHER_DASHES)]
+        axes.plot(sizes.values, surface(one).values[:, column], linewidth=1.1, alpha=0.9, label=label, **style)
 
 
 def _error(axes: Axes, x: Array, surface: Surface, column: int) -> None:

@@ -103,6 +103,7 @@ class Pricer:
             violated_intervals={name: int(w.sum()) for name, w in violations(rows, problem.constraints).items()},
             unsafe_per_1000=self.unsafe_per_1000(settings, whole),
             safe=self.safe(settings, whole),
+            policy=str(problem.policy),
         )
 
 

@@ -71,7 +71,7 @@ class Priced:
     """A setting replayed with everything that it causes. Costs are USD per 1,000 requests. None: no data.
 
     violated_intervals: by constraint. unsafe_per_1000: intervals in 1,000 that broke any. safe: as few as the
-    constraints allow.
+    constraints allow. policy: of the cache, by name.
     """
 
     settings: KnobSettings
@@ -84,6 +84,7 @@ class Priced:
     violated_intervals: dict[str, int]
     unsafe_per_1000: float
     safe: bool
+    policy: str = "lru"
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,21 @@ class HeldOut:
     settings: KnobSettings
     safe: bool
     saving: Saving
+    policy: str = "lru"
+
+
+@dataclass(frozen=True, eq=False)
+class UnderPolicy:
+    """What one policy of the cache would do: its surfaces, as of WhatIf, the best setting under it, and what moving
+    there from what runs now saves."""
+
+    policy: str
+    hit_ratio: Surface
+    usd_per_1000: Surface
+    knee: Knee | None
+    best: Priced
+    saving: Saving
+    proven: bool
 
 
 @dataclass(frozen=True)
@@ -154,7 +170,8 @@ class Subject:
 @dataclass(frozen=True, eq=False)
 class WhatIf:
     """axes: (cache_size, ttl_seconds). hit_ratio, usd_per_1000: the latter without slow requests. priced: how many
-    settings were priced in full; proven: whether that shows `best` to be the cheapest safe one of the grid."""
+    settings were priced in full; proven: whether that shows `best` to be the cheapest safe one of the grid. policies:
+    each that was asked about; the surfaces and the knee are those of the one that `best` has, or of the first."""
 
     subject: Subject
     axes: tuple[Axis, Axis]
@@ -170,6 +187,18 @@ class WhatIf:
     proven: bool
     sampled: Sampled | None
     notes: tuple[str, ...]
+    policies: tuple[UnderPolicy, ...]
+
+    @property
+    def names_policies(self) -> bool:
+        """Whether a reader has to be told which policy is spoken of."""
+        return len(self.policies) > 1 or {self.shown, self.current.policy, self.best.policy} != {"lru"}
+
+    @property
+    def shown(self) -> str:
+        """Whose the surfaces are."""
+        names = [one.policy for one in self.policies]
+        return self.best.policy if self.best.policy in names else names[0]
 
     @property
     def size_unit(self) -> str:
@@ -178,7 +207,7 @@ class WhatIf:
     @property
     def stays(self) -> bool:
         """Whether nothing better than the current setting was found."""
-        return self.best.settings == self.current.settings
+        return (self.best.policy, self.best.settings) == (self.current.policy, self.current.settings)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -20,7 +20,7 @@ from envs.serving import load_profile
 from envs.world import World
 from traces.key_sample import KeySample
 from tuner.config import TunerConfig
-from tuner.whatif_result import HeldOut, Priced, Sampled, Saving, WhatIf
+from tuner.whatif_result import HeldOut, Knee, Priced, Sampled, Saving, UnderPolicy, WhatIf
 
 Array = NDArray[Any]
 
@@ -91,11 +91,12 @@ def enlarged(result: WhatIf, config: TunerConfig, sample: KeySample) -> WhatIf:
         result,
         subject=subject,
         axes=(replace(sizes, values=sizes.values * up), ttls),
-        knee=None if result.knee is None else replace(result.knee, value=result.knee.value * up),
+        knee=_knee(result.knee, up),
         current=_priced(result.current, up),
         best=_priced(result.best, up),
         saving=_saving(result.saving, up),
         held_out=None if held is None else _held_out(held, up),
+        policies=tuple(_under(one, up) for one in result.policies),
         sampled=None if sampled is None else Sampled(sampled.samples, sampled.share * sample.share),
         notes=(*_notes(config, sample, result.subject.requests), *result.notes),
     )
@@ -127,6 +128,14 @@ def _priced(one: Priced, up: float) -> Priced:
 
 def _saving(saving: Saving, up: float) -> Saving:
     return replace(saving, usd_per_day=saving.usd_per_day * up)
+
+
+def _knee(knee: Knee | None, up: float) -> Knee | None:
+    return None if knee is None else replace(knee, value=knee.value * up)
+
+
+def _under(one: UnderPolicy, up: float) -> UnderPolicy:
+    return replace(one, knee=_knee(one.knee, up), best=_priced(one.best, up), saving=_saving(one.saving, up))
 
 
 def _held_out(held: HeldOut, up: float) -> HeldOut:

@@ -72,8 +72,10 @@ def response_cells(
     warmup_ratio: float,
     sampling: Sampling | None,
     progress: Progress | None = None,
+    bounded: bool = True,
 ) -> Cells:
-    """A cache of responses. sampling: None for an exact surface. Raises InputError for another kind of cache."""
+    """A cache of responses. sampling: None for an exact surface. bounded: whether to work out the bound. Raises
+    InputError for another kind of cache."""
     scene, problem = world.scene, world.problem
     if not isinstance(scene, Scene):
         raise InputError("cache: got a prefix cache, expected a cache of responses")
@@ -86,6 +88,7 @@ def response_cells(
         problem.expiry,
         _ahead(scene, warmup_ratio),
         expected_reads(world),
+        world.rules,
     )
     threads, (sizes, ttls) = world.crew.threads, (axis.values for axis in axes)
     if sampling is None:
@@ -94,7 +97,8 @@ def response_cells(
         sums = sampled_surface(traffic, sizes, ttls, sampling, threads, progress)
     usd = _priced(scene, sums, sizes)
     grid = _grid(axes, warmup_ratio, sums, usd, problem.constraints.stale_ratio)
-    return Cells(axes, sums.reads, sums.hits, usd, grid, _bound(traffic, sizes, ttls, sampling, threads), sums.share)
+    bound = _bound(traffic, sizes, ttls, sampling, threads) if bounded else None
+    return Cells(axes, sums.reads, sums.hits, usd, grid, bound, sums.share)
 
 
 def _ahead(scene: Scene, warmup_ratio: float) -> Ahead | None:

@@ -9,11 +9,12 @@ from agents.summary import Table
 from agents.units import usd
 from caches.knobs import KnobSettings
 from envs.reward import CAUSES
-from tuner.whatif_result import ENTRIES, Axis, Priced, Surface, WhatIf, amount
+from tuner.whatif_result import ENTRIES, Axis, Priced, Surface, UnderPolicy, WhatIf, amount
 
 NONE = "–"
 CONSTRAINT_NAMES = {"p99_ttft": "the limit of the P99 first token", "stale_ratio": "the limit of outdated answers"}
 BEST, CURRENT = "*", "°"
+LEAST_SHOWN = 0.0005  # of a cost; less is 0.0 %
 
 
 def settings_text(settings: KnobSettings, size_unit: str) -> str:
@@ -22,11 +23,28 @@ def settings_text(settings: KnobSettings, size_unit: str) -> str:
     return text if settings.warmup_ratio == 0 else f"{text}, warm-up {settings.warmup_ratio:.0%}"
 
 
+def place_text(result: WhatIf, settings: KnobSettings, policy: str) -> str:
+    """The settings, and the cache's policy where readers have to be told."""
+    text = settings_text(settings, result.size_unit)
+    return f"{text}, {policy}" if result.names_policies else text
+
+
+def here_text(result: WhatIf, one: Priced) -> str:
+    return place_text(result, one.settings, one.policy)
+
+
+def policy_name(name: str) -> str:
+    """As it is read in a sentence."""
+    return "LRU" if name == "lru" else name
+
+
 def comparison(result: WhatIf) -> Table:
     """What runs now beside the best setting: what they are, and what they cost."""
+    named = result.names_policies
     rows = (
         (
             name,
+            *((one.policy,) if named else ()),
             amount(one.settings.cache_size, result.size_unit),
             amount(one.settings.ttl_seconds, "s"),
             f"{one.settings.warmup_ratio:.0%}",
@@ -35,7 +53,30 @@ def comparison(result: WhatIf) -> Table:
         )
         for name, one in compared(result)
     )
-    return Table(("setting", "size", "TTL", "warm-up", "USD/1,000", "USD/day"), tuple(rows))
+    policy = ("policy",) if named else ()
+    return Table(("setting", *policy, "size", "TTL", "warm-up", "USD/1,000", "USD/day"), tuple(rows))
+
+
+def by_policy(result: WhatIf) -> Table:
+    """The best setting under each policy, and what moving there from what runs now saves, with its 95 % interval over
+    time. BEST marks the cheapest that keeps the constraints."""
+    rows = []
+    for under in result.policies:
+        one = under.best
+        mark = BEST * ((one.policy, one.settings) == (result.best.policy, result.best.settings))
+        size, ttl = amount(one.settings.cache_size, result.size_unit), amount(one.settings.ttl_seconds, "s")
+        behaves = (f"{one.hit_ratio:.4f}", usd(one.usd_per_1000), f"{one.unsafe_per_1000:.1f}")
+        rows.append((one.policy + mark, size, ttl, *behaves, _saved(under)))
+    columns = ("policy", "size", "TTL", "hit ratio", "USD/1,000", "unsafe/1,000", "saves, %")
+    return Table(columns, tuple(rows))
+
+
+def _saved(under: UnderPolicy) -> str:
+    percent, over_time = under.saving.percent, under.saving.over_time
+    if not under.best.safe or percent is None:
+        return NONE
+    sure = None if over_time is None else over_time.percent
+    return f"{percent:.2f}" if sure is None else f"{percent:.2f} [{sure.low:.2f}, {sure.high:.2f}]"
 
 
 def behaviour(result: WhatIf) -> Table:
@@ -101,13 +142,13 @@ def _cell(axes: tuple[Axis, Axis], settings: KnobSettings) -> tuple[int, int]:
 
 def sentences(result: WhatIf) -> tuple[str, ...]:
     """What you pay now, what you would pay, how sure that is, and what to know about it."""
-    return (*_now(result), *_best(result), *how_sure(result), *shape(result))
+    return (*_now(result), *_best(result), *how_sure(result), *side_by_side(result), *shape(result))
 
 
 def _now(result: WhatIf) -> Iterator[str]:
     now = result.current
     where = "What runs now" if result.subject.current_given else "No current setting was given; the configured default"
-    here = settings_text(now.settings, result.size_unit)
+    here = here_text(result, now)
     yield (
         f"{where} ({here}) costs {usd(now.usd_per_1000)} USD per 1,000 requests here, "
         f"{usd(now.usd_per_day)} USD a day, and {result.subject.finds}s {now.hit_ratio:.1%} of the "
@@ -130,7 +171,7 @@ def violated(one: Priced) -> str:
 
 def _best(result: WhatIf) -> Iterator[str]:
     best, now, saving = result.best, result.current, result.saving
-    there = settings_text(best.settings, result.size_unit)
+    there = here_text(result, best)
     if not best.safe:
         yield (
             f"No setting that was tried keeps the constraints. {there} breaks them least often "
@@ -172,14 +213,31 @@ def how_sure(result: WhatIf) -> Iterator[str]:
 def _held_out(result: WhatIf) -> str:
     held = result.held_out
     assert held is not None
-    if held.settings == result.current.settings:
+    if (held.policy, held.settings) == (result.current.policy, result.current.settings):
         return "Chosen on the first half of the trace alone, nothing would have been changed."
     percent = held.saving.percent
     much = usd(abs(held.saving.usd_per_day)) + " USD a day" if percent is None else f"{abs(percent):.1f} %"
     did = "saved" if held.saving.usd_per_day >= 0 else "lost"
     keeps = "" if held.safe else ", while breaking the constraints there"
-    there = settings_text(held.settings, result.size_unit)
+    there = place_text(result, held.settings, held.policy)
     return f"Chosen on the first half of the trace alone ({there}), it {did} {much} on the second half{keeps}."
+
+
+def side_by_side(result: WhatIf) -> Iterator[str]:
+    """How much of the saving is the policy's: the best under another beside the best under the current one."""
+    mine = next((one for one in result.policies if one.policy == result.current.policy), None)
+    safe = [one for one in result.policies if one.best.safe and one is not mine]
+    if mine is None or not mine.best.safe or not safe:
+        return
+    other = min(safe, key=lambda one: one.best.usd_per_1000)
+    less = 1.0 - other.best.usd_per_1000 / mine.best.usd_per_1000 if mine.best.usd_per_1000 > 0 else 0.0
+    if less < LEAST_SHOWN:
+        yield f"No other policy is cheaper at its best setting than {policy_name(mine.policy)} at its best."
+        return
+    yield (
+        f"Of the other policies {policy_name(other.policy)} is the cheapest at its best setting: {less:.1%} less than "
+        f"{policy_name(mine.policy)} at its best."
+    )
 
 
 def shape(result: WhatIf) -> Iterator[str]:
@@ -194,7 +252,7 @@ def shape(result: WhatIf) -> Iterator[str]:
         row, column = _cell(result.axes, result.best.settings)
         yield (
             f"With about the best setting's capacity and TTL no cache could {result.subject.finds} more than "
-            f"{result.bound.values[row, column]:.1%}; LRU {result.subject.finds}s "
+            f"{result.bound.values[row, column]:.1%}; {policy_name(result.shown)} {result.subject.finds}s "
             f"{result.hit_ratio.values[row, column]:.1%}."
         )
     enough = {"cache_size": result.subject.footprint_bytes, "ttl_seconds": result.subject.span_seconds}

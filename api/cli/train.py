@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 from rich.progress import Progress
 
-from agents.baselines.best_static import StaticFit
+from agents.baselines.best_policy import PolicyFit
 from agents.candidates import KIND_NAMES
 from agents.ppo_config import preset
 from agents.registry import Registry
@@ -141,8 +141,8 @@ def _watcher(bar: Progress, config: TunerConfig) -> Watcher:
     def fit(priced: int, total: int) -> None:
         bar.update(fitting, completed=priced, total=total)
 
-    def fitted(found: StaticFit) -> None:
-        bar.update(fitting, completed=len(found.tried), total=len(found.tried))
+    def fitted(found: PolicyFit) -> None:
+        bar.update(fitting, completed=len(found.fit.tried), total=len(found.fit.tried))
         bar.console.print(_sentence(found))
         bar.console.print(f"Training {len(steps_of)} seeds, {config.run.workers} at a time.")
 
@@ -157,12 +157,17 @@ def _watcher(bar: Progress, config: TunerConfig) -> Watcher:
     return Watcher(fit, fitted, step)
 
 
-def _sentence(fit: StaticFit) -> str:
+def _sentence(found: PolicyFit) -> str:
+    fit = found.fit
     warning = (
         f"No static setting keeps the constraints; this one breaks them least often, in {fit.unsafe_per_1000:.1f} "
         "of 1,000 intervals. "
     )
-    return f"{'' if fit.feasible else warning}Best static setting on training traffic: {_settings(fit.settings)}."
+    under = "" if found.policy.plain and len(found.each) == 1 else f" under {found.policy}"
+    if len(found.each) > 1:
+        under += f", the best of {len(found.each)} policies"
+    settings = _settings(fit.settings)
+    return f"{'' if fit.feasible else warning}Best static setting on training traffic{under}: {settings}."
 
 
 def _settings(settings: KnobSettings) -> str:

@@ -17,6 +17,7 @@ from api.cli.output import print_json, print_table, progress_bar, result_console
 from api.report.page import write_page
 from api.report.whatif import whatif_page
 from caches.errors import InputError
+from caches.policies.pair import CachePolicy, policies_called
 from traces.reader import ReadOptions
 from traces.trace import Trace
 from traces.whatif import EXACT_REQUESTS, Sampling
@@ -25,7 +26,17 @@ from tuner.whatif import SIZES, TTLS, Ask, what_if
 from tuner.whatif_current import Wish, parse_wish
 from tuner.whatif_figure import save_whatif
 from tuner.whatif_result import WhatIf
-from tuner.whatif_text import BEST, CURRENT, behaviour, causes, comparison, name_of_current, sentences, surface_table
+from tuner.whatif_text import (
+    BEST,
+    CURRENT,
+    behaviour,
+    by_policy,
+    causes,
+    comparison,
+    name_of_current,
+    sentences,
+    surface_table,
+)
 
 PICTURE, PAGE = "whatif.png", "whatif.html"
 
@@ -36,7 +47,20 @@ def whatif(
     ] = None,
     current: Annotated[
         str | None,
-        typer.Option(help="What runs now, as in size=64MiB,ttl=1h,warmup=0.2; the configured defaults otherwise."),
+        typer.Option(
+            help="What runs now, as in size=64MiB,ttl=1h,warmup=0.2,policy=sieve; the configured defaults otherwise."
+        ),
+    ] = None,
+    eviction_policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[,NAME...]|all",
+            help="Policies to compare, in place of cache.eviction_policy; each takes as long.",
+        ),
+    ] = None,
+    admission: Annotated[
+        str | None,
+        typer.Option(metavar="NAME[,NAME...]", help="Rules of admission, each with each policy; cache.admission else."),
     ] = None,
     config_file: ConfigFile = None,
     interval: Annotated[
@@ -71,7 +95,9 @@ def whatif(
     options = ReadOptions(requests_per_second=requests_per_second, at_most=at_most, sample_seed=seed)
     recording = load_with_progress(config.trace.path, format_name, options)
     sampling, resampling = Sampling(seed=seed), Resampling(resamples, seed, block)
-    result = ask_with_progress(config, recording, Ask(wish, sizes, ttls, exact_up_to, sampling, resampling))
+    policies = asked_policies(config, eviction_policy, admission)
+    ask = Ask(wish, sizes, ttls, exact_up_to, sampling, resampling, policies)
+    result = ask_with_progress(config, recording, ask)
     folder = config.tracking.output / Path(result.subject.trace).name
     picture = save_whatif(result, folder / PICTURE)
     page = write_page(whatif_page(result, f"{datetime.now(UTC):%Y-%m-%d}"), folder / PAGE)
@@ -79,6 +105,14 @@ def whatif(
         print_json({**result.as_dict(), "sentences": sentences(result), "picture": picture, "page": page})
     else:
         print_whatif(result, picture, page)
+
+
+def asked_policies(config: TunerConfig, evictions: str | None, admissions: str | None) -> tuple[CachePolicy, ...]:
+    """Names with commas between them; None stands for what the settings say. Raises InputError for an unknown one."""
+    cache = config.cache
+    names = cache.eviction_policy if evictions is None else [one.strip() for one in evictions.split(",")]
+    rules = [cache.admission] if admissions is None else [one.strip() for one in admissions.split(",")]
+    return policies_called(names, rules)
 
 
 def ask_with_progress(config: TunerConfig, recording: Trace, ask: Ask) -> WhatIf:
@@ -103,11 +137,15 @@ def print_whatif(result: WhatIf, picture: Path, page: Path) -> None:
     composed = ", composed of several sources" if subject.composed else ""
     for title, surface in (("Hit ratio", result.hit_ratio), ("USD per 1,000 requests", result.usd_per_1000)):
         table = surface_table(result, surface)
-        print_table(f"{title}, by size and TTL", table.columns, table.rows)
+        under = f" under {result.shown}" if result.names_policies else ""
+        print_table(f"{title}{under}, by size and TTL", table.columns, table.rows)
     console.print(f"Nearest to: {BEST} the best setting, {CURRENT} {name_of_current(result)}.", style="dim")
     title = f"{subject.trace}{composed}: {subject.requests:,} requests, {subject.intervals:,} intervals"
     for heading, table in ((title, comparison(result)), (None, causes(result)), (None, behaviour(result))):
         print_table(heading, table.columns, table.rows)
+    if len(result.policies) > 1:
+        table = by_policy(result)
+        print_table("The best setting under each policy", table.columns, table.rows)
     console.print(" ".join(sentences(result)), markup=False)
     assumptions = (f"Assumption: {one}" for one in subject.assumptions)
     for sentence in (*subject.remarks, *result.notes, *assumptions):

@@ -55,6 +55,11 @@ def daemon_config(config: TunerConfig, gateway: str, ledger: Path) -> TunerConfi
     """The settings with the plumbing of this machine; how it decides stays what it says. Raises InputError."""
     if config.cache.kind != "response":
         raise InputError(f"cache.kind: got {config.cache.kind!r}, expected 'response': a gateway caches answers")
+    if not config.cache.policy.plain:
+        raise InputError(
+            f"cache.eviction_policy: got {config.cache.policy}, expected lru and admission all: the ghosts beside a "
+            "rehearsal follow no other"
+        )
     told = {"gateway": gateway, "ledger": f"sqlite:///{ledger}", "mode": "live", "cache": "rehearsal"}
     paced = {"poll_seconds": POLL_SECONDS, "refresh_seconds": REFRESH_SECONDS, "metrics_port": None}
     plain = {"access_log": None, "key_env": None}

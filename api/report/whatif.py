@@ -11,12 +11,14 @@ from tuner.whatif_result import Priced, Surface, WhatIf, amount
 from tuner.whatif_text import (
     allowed,
     behaviour,
+    by_policy,
     causes,
     comparison,
+    here_text,
     how_sure,
     name_of_current,
-    settings_text,
     shape,
+    side_by_side,
     surface_table,
     violated,
 )
@@ -35,6 +37,7 @@ def whatif_page(result: WhatIf, made_on: str) -> Page:
         sections=(
             Section("What you pay, and what you would pay", tuple(_costs(result))),
             Section("How sure that is", tuple(_sure(result))),
+            *_policies(result),
             Section("What changes, and when", tuple(_changes(result))),
             Section("What it never does", tuple(_never(result))),
             Section("Every size and lifetime", tuple(_surfaces(result))),
@@ -63,7 +66,7 @@ def _lead(result: WhatIf) -> tuple[str, ...]:
         f"{today} {usd(now.usd_per_1000)} USD per 1,000 requests, {usd(now.usd_per_day)} USD a day on this traffic."
     ]
     if not result.stays:
-        there = settings_text(best.settings, result.size_unit)
+        there = here_text(result, best)
         would = "With the best setting found it would be" if best.safe else "The setting that breaks them least costs"
         lead.append(f"{would} {usd(best.usd_per_1000)} USD per 1,000 requests: {there}.")
     over_time = result.saving.over_time
@@ -78,14 +81,14 @@ def _figures(result: WhatIf) -> Iterator[KeyFigure]:
     yield KeyFigure(
         "You pay now",
         f"{usd(now.usd_per_1000)} USD",
-        f"per 1,000 requests, {settings_text(now.settings, result.size_unit)}",
+        f"per 1,000 requests, {here_text(result, now)}",
     )
     if result.stays:
         return
     yield KeyFigure(
         "You would pay",
         f"{usd(best.usd_per_1000)} USD",
-        f"per 1,000 requests, {settings_text(best.settings, result.size_unit)}",
+        f"per 1,000 requests, {here_text(result, best)}",
     )
     if saving.percent is not None:
         sure = None if saving.over_time is None else saving.over_time.percent
@@ -126,16 +129,30 @@ def _sure(result: WhatIf) -> Iterator[Block]:
     )
 
 
+def _policies(result: WhatIf) -> Iterator[Section]:
+    """Nothing where there is but one."""
+    if len(result.policies) == 1:
+        return
+    table = by_policy(result)
+    chosen = frozenset(row for row, one in enumerate(result.policies) if one.policy == result.best.policy)
+    caption = f"The best setting under each; savings over {name_of_current(result)} with 95 % intervals over time"
+    blocks: list[Block] = [PageTable(caption, table.columns, table.rows, highlighted=chosen)]
+    blocks += [Paragraph(sentence) for sentence in side_by_side(result)]
+    yield Section("Which entry goes: policies side by side", tuple(blocks))
+
+
 def _changes(result: WhatIf) -> Iterator[Block]:
     if result.stays:
         yield Paragraph("Nothing.", strong=True)
         return
     now, best = result.current.settings, result.best.settings
-    moves = (
+    moves: tuple[tuple[str, str, str], ...] = (
         ("Cache size", amount(now.cache_size, result.size_unit), amount(best.cache_size, result.size_unit)),
         ("Lifetime of an entry (TTL)", amount(now.ttl_seconds, "s"), amount(best.ttl_seconds, "s")),
         ("Warm-up", f"{now.warmup_ratio:.0%}", f"{best.warmup_ratio:.0%}"),
     )
+    if result.names_policies:
+        moves = (("Eviction and admission", result.current.policy, result.best.policy), *moves)
     yield PageTable("The change, made once", ("knob", name_of_current(result), "best"), moves)
     yield Paragraph(
         "The settings stay as they are from then on. What moving them with the traffic would add is another question: "
@@ -183,7 +200,8 @@ def _surfaces(result: WhatIf) -> Iterator[Block]:
 
 def _surface(result: WhatIf, title: str, surface: Surface) -> PageTable:
     table = surface_table(result, surface)
-    caption = f"{title} by size (rows) and TTL (columns); * nearest to best, ° to {name_of_current(result)}"
+    under = f" under {result.shown}" if result.names_policies else ""
+    caption = f"{title}{under} by size (rows) and TTL (columns); * nearest to best, ° to {name_of_current(result)}"
     return PageTable(caption, table.columns, table.rows)
 
 

@@ -54,6 +54,21 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(APP, list(arguments), catch_exceptions=False)
 
 
+def test_policies_are_asked_for_by_option_or_setting(folder: Path) -> None:
+    shown = run(*GRID, "--eviction-policy", "lru,sieve", "--admission", "all,second-hit", "--current", "policy=sieve")
+    assert shown.exit_code == 0
+    for text in ("The best setting under each policy", "lru + second-hit", "sieve + second-hit", "No current size was"):
+        assert text in shown.stdout, text
+    page = (folder / "out/random/whatif.html").read_text(encoding="utf-8")
+    assert "Which entry goes: policies side by side" in page
+    with (folder / "setpoint.toml").open("a") as settings:
+        settings.write('[cache]\neviction_policy = ["lfu", "gdsf"]\n')
+    told = orjson.loads(run(*GRID, "--json").stdout)
+    assert [one["policy"] for one in told["policies"]] == ["lfu", "gdsf"]
+    assert told["current"]["policy"] == "lru"
+    assert "No current eviction policy was given; lru is taken." in told["subject"]["remarks"]
+
+
 def test_tables_sentences_picture_and_page(folder: Path) -> None:
     result = run(*GRID, "--current", "size=5%,ttl=2s")
     assert result.exit_code == 0

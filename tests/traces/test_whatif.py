@@ -11,6 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caches.errors import InputError
+from caches.policies.catalog import ADMISSIONS, EVICTIONS
+from caches.policies.pair import CachePolicy, in_miniature
+from caches.policies.settings import Admission, AdmitAll, Eviction, Lru
 from caches.shadow import kernel
 from caches.shadow.cache import ShadowCache, requests_of
 from caches.stats import Expiry
@@ -21,6 +24,7 @@ NUM_KEYS, BLOCK_SECONDS = 9, 10.0
 CAPACITIES = np.array([0.0, 3.5, 8.0, 20.0, 1000.0])
 TTLS = np.array([0.5, 2.0, 6.0, 40.0, 1e9])
 seeds = st.integers(0, 2**32 - 1)
+HARD = tuple(name for name in ADMISSIONS if name != "all")
 
 
 def traffic_of(seed: int, plain: bool, expiry: Expiry = Expiry.SINCE_WRITE, lifetime: float = 30.0) -> Traffic:
@@ -47,9 +51,13 @@ def with_warmups(traffic: Traffic, seed: int) -> Traffic:
     return replace(traffic, ahead=Ahead(candidates, wanted, float(traffic.requests.time[0]), BLOCK_SECONDS))
 
 
-def by_shadow(traffic: Traffic, capacity: float, ttl: float) -> np.ndarray:
+def by_shadow(
+    traffic: Traffic, capacity: float, ttl: float, eviction: Eviction = Lru(), admission: Admission = AdmitAll()
+) -> np.ndarray:
     """hits, GPU seconds of misses and of warm-ups, stale answers: (blocks, 4)."""
-    cache = ShadowCache(traffic.requests, traffic.num_keys, capacity, ttl, traffic.expiry)
+    cache = ShadowCache(
+        traffic.requests, traffic.num_keys, capacity, ttl, traffic.expiry, eviction, admission, traffic.compute_seconds
+    )
     rows, ahead = [], traffic.ahead
     for block, stop in enumerate(traffic.edges[1:]):
         at, warmed = cache.position, 0.0
@@ -65,11 +73,11 @@ def by_shadow(traffic: Traffic, capacity: float, ttl: float) -> np.ndarray:
     return np.array(rows).reshape(-1, 4)
 
 
-def check(traffic: Traffic, sums: Sums) -> None:
+def check(traffic: Traffic, sums: Sums, eviction: Eviction = Lru(), admission: Admission = AdmitAll()) -> None:
     for row, capacity in enumerate(CAPACITIES):
         for column, ttl in enumerate(TTLS):
             found = [part[0, row, column] for part in (sums.hits, sums.missed_compute, sums.warmup_compute)]
-            expected = by_shadow(traffic, capacity, ttl)
+            expected = by_shadow(traffic, capacity, ttl, eviction, admission)
             np.testing.assert_array_equal(found[0], expected[:, 0])
             np.testing.assert_allclose(found[1], expected[:, 1], rtol=1e-12)
             np.testing.assert_allclose(found[2], expected[:, 2], rtol=1e-12)
@@ -101,6 +109,32 @@ def test_lifetimes_writes_deletes_and_warmups_equal_a_replay_per_setting(
 def test_warmups_before_plain_reads_equal_a_replay_per_setting(seed: int, expiry: Expiry) -> None:
     traffic = with_warmups(traffic_of(seed, True, expiry), seed)
     check(traffic, surface(traffic, CAPACITIES, TTLS))
+
+
+@settings(deadline=None, max_examples=60)
+@given(seeds, st.sampled_from(Expiry), st.booleans(), st.sampled_from(list(EVICTIONS)), st.sampled_from(["all", *HARD]))
+def test_any_policy_equals_a_replay_per_setting(
+    seed: int, expiry: Expiry, plain: bool, eviction: str, admission: str
+) -> None:
+    rules = CachePolicy(eviction, admission).rules
+    traffic = replace(with_warmups(traffic_of(seed, plain, expiry), seed), rules=rules)
+    check(traffic, surface(traffic, CAPACITIES, TTLS, 2), EVICTIONS[eviction], ADMISSIONS[admission])
+
+
+def test_a_surface_of_sieve_by_hand() -> None:
+    # a at 0 and 1 s, b at 2, a at 3, c at 4, a at 5: two bytes hold a and b; for c the hand passes over a, which was
+    # hit, and b goes, so a hits at the end. By LRU too: b was used before a. At 6 s b: a miss, for which SIEVE's hand,
+    # which was at c, takes c; LRU takes c as well. a at 7 hits.
+    key, time = np.array([0, 0, 1, 0, 2, 0, 1, 0]), np.arange(8.0)
+    traffic = Traffic(requests_of(key, time), 3, np.array([0, 8]), np.ones(8, np.float32), 10.0)
+    sums = surface(replace(traffic, rules=CachePolicy("sieve").rules), np.array([1.0, 2.0]), np.array([99.0]))
+    assert sums.hits[0, :, 0, 0].tolist() == [1, 4]
+
+
+def test_what_is_counted_in_keys_is_smaller_in_a_sample() -> None:
+    rules = CachePolicy("lru", "second-hit").rules
+    assert in_miniature(rules, 0.25) == rules._replace(remembered=16_384)
+    assert in_miniature(rules, 1e-9).remembered == 1
 
 
 def test_a_surface_by_hand() -> None:

@@ -27,7 +27,7 @@ from caches.shadow.kernel import HIT, MISS, Requests
 from caches.shadow.sampling import key_hash
 from caches.target import Split
 from envs.interval import STATS, total_usd
-from envs.lanes import Scene, make_lanes, run_interval
+from envs.lanes import Scene
 from envs.serving import Load
 from envs.traffic import warmup_candidates
 from envs.world import World
@@ -80,7 +80,7 @@ class ShadowArm:
             raise InputError(f"settings: got {intervals}, expected at most the {len(self.world)} intervals there are")
         scene, problem = self.scene, self.world.problem
         room = intervals * problem.warmup_candidates if any(one.warmup_ratio for one in settings) else 0
-        lanes = make_lanes(scene, problem.trace.num_keys, 1, room)
+        lanes = self.world.lanes_for(scene, 1, room)
         rows = np.empty((intervals, STATS))
         ttft = np.zeros((intervals, len(BOUNDS) + 1), np.int64)
         latency = np.zeros_like(ttft)
@@ -88,7 +88,7 @@ class ShadowArm:
         values = np.array([one.as_array() for one in settings]) * (self.share, 1.0, 1.0)
         bounds = np.array(BOUNDS)
         for index in range(intervals):
-            run_interval(scene, lanes, 0, index, values[index], rows[index])
+            self.world.play.run_interval(scene, lanes, 0, index, values[index], rows[index])
             hits, misses = int(rows[index, 1]), int(rows[index, 0] - rows[index, 1])
             for delays, into in ((lanes.ttft[0], ttft[index]), (lanes.latency[0], latency[index])):
                 _count(delays[:misses], factors[index], bounds, into)
@@ -107,10 +107,10 @@ def key_costs(world: World, settings: KnobSettings, intervals: range) -> Array:
     what a salt is balanced by. The rest of the cost (memory, waiting) is nobody's in particular."""
     arm = ShadowArm(world, np.ones(world.problem.trace.num_keys, np.bool_), 1.0)
     scene, tariff, key = arm.scene, arm.scene.tariff, world.problem.trace.key
-    lanes = make_lanes(scene, world.problem.trace.num_keys, 1, len(world) * world.problem.warmup_candidates)
+    lanes = world.lanes_for(scene, 1, len(world) * world.problem.warmup_candidates)
     cost, row = np.zeros(world.problem.trace.num_keys), np.empty(STATS)
     for index in range(intervals.stop):
-        run_interval(scene, lanes, 0, index, settings.as_array(), row)
+        world.play.run_interval(scene, lanes, 0, index, settings.as_array(), row)
         if index not in intervals:
             continue
         span = slice(int(scene.edges[index]), int(scene.edges[index + 1]))

@@ -16,6 +16,7 @@ from agents.candidates import KIND_NAMES
 from agents.registry import CHALLENGER, CHAMPION, Registry
 from caches.errors import Mismatch, NotFound, SetpointError
 from caches.knobs import KNOB_NAMES, KnobSpace
+from caches.policies.pair import PLAIN, CachePolicy
 from envs.observation import OBSERVATION_VERSION, SIZE
 
 
@@ -48,11 +49,12 @@ class Policies(Protocol):
 @dataclass
 class RegistryPolicies:
     """`Policies` as the registry has them at each `refresh`. knobs: the operator's ranges of the cache.
-    interval_seconds: of control."""
+    interval_seconds: of control. cache_policy: what the cache does per request."""
 
     registry: Registry
     knobs: KnobSpace
     interval_seconds: float
+    cache_policy: CachePolicy = PLAIN
     _loaded: dict[str, LivePolicy] = field(default_factory=dict)
     _refused: dict[str, tuple[int, str]] = field(default_factory=dict)
     _problems: dict[str, str] = field(default_factory=dict)
@@ -120,15 +122,22 @@ class RegistryPolicies:
 
     def _load(self, version: int) -> LivePolicy:
         bundle = self.registry.load(version)
-        require_fit(bundle, self.knobs, self.interval_seconds)
+        require_fit(bundle, self.knobs, self.interval_seconds, self.cache_policy)
         name = KIND_NAMES[bundle.kind]
         return LivePolicy(name, version, bundle, BundlePolicy(name, bundle))
 
 
-def require_fit(bundle: PolicyBundle, knobs: KnobSpace, interval_seconds: float) -> None:
+def require_fit(
+    bundle: PolicyBundle, knobs: KnobSpace, interval_seconds: float, cache_policy: CachePolicy = PLAIN
+) -> None:
     """Raises Mismatch, naming both sides of every difference, unless the policy can decide for a cache with these
-    ranges and intervals: every setting that it can choose is one that the operator allows."""
-    bundle.require(observation_version=OBSERVATION_VERSION, observation_size=SIZE, knob_space=bundle.knob_space)
+    ranges, intervals and policy: every setting that it can choose is one that the operator allows."""
+    bundle.require(
+        observation_version=OBSERVATION_VERSION,
+        observation_size=SIZE,
+        knob_space=bundle.knob_space,
+        policy=cache_policy,
+    )
     told = []
     for name in KNOB_NAMES:
         theirs, ours = getattr(bundle.knob_space, name), getattr(knobs, name)

@@ -70,6 +70,7 @@ def stand_in(champion: LivePolicy) -> LivePolicy:
         provenance=bundle.provenance,
         scale=bundle.scale,
         weights=arrays_of(rule),
+        policy=bundle.policy,
     )
     return LivePolicy(STAND_IN, champion.version, made, BundlePolicy(STAND_IN, made))
 

@@ -1,0 +1,146 @@
+"""Many caches side by side under any eviction and admission policy: envs.lanes around the kernel of caches.policies.
+
+Least recently used without a rule of admission stays with envs.lanes, which needs no queues. Lanes have the fields of
+envs.lanes.Lanes, so its functions for the backend and for money take them; to a checker, tuples of other fields are
+another type, which is why lanes are not typed here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from caches.policies import kernel as policy_kernel
+from caches.policies.rules import Rules
+from caches.policies.state import GROWING, State, empty_states
+from caches.shadow import kernel
+from envs.lanes import OWNED as PLAIN_OWNED
+from envs.lanes import Play, Scene, account, count_outcomes, make_lanes, open_slots, serve_misses
+from envs.serving import NOTHING_SERVED
+
+Array = NDArray[Any]
+
+
+class PolicyLanes(NamedTuple):
+    """What each lane owns; the first axis is the lane. The first 14 as of envs.lanes.Lanes, the rest as of
+    caches.policies.state.State, whose age is cache_age here. rules: of all lanes."""
+
+    entry: Array
+    cursor: Array
+    counts: Array
+    warm_at: Array
+    warm_key: Array
+    warm_time: Array
+    slots: Array
+    slots_used: Array
+    fetched: Array
+    outcome: Array
+    age: Array
+    missed: Array
+    ttft: Array
+    latency: Array
+    older: Array
+    newer: Array
+    queue: Array
+    uses: Array
+    tally: Array
+    cache_age: Array
+    weight: Array
+    value: Array
+    price: Array
+    used_at: Array
+    history: Array
+    heap_value: Array
+    heap_at: Array
+    heap_key: Array
+    sketch: Array
+    asked: Array
+    rules: Rules
+
+
+OWNED = (*PLAIN_OWNED, *PolicyLanes._fields[14:-1])
+
+
+def make_policy_lanes(scene: Scene, rules: Rules, num_keys: int, lanes: int, warmup_room: int) -> PolicyLanes:
+    """Empty caches under the same rules, before idle backends."""
+    state = empty_states(rules, num_keys, lanes, warmup_room)._asdict()
+    state["cache_age"] = state.pop("age")
+    return PolicyLanes(**(make_lanes(scene, 0, lanes, 0)._asdict() | state), rules=rules)
+
+
+@njit(cache=True)
+def policy_state_of(lanes: PolicyLanes, lane: int) -> State:
+    """The cache of a lane."""
+    return State(
+        lanes.entry[lane],
+        lanes.cursor[lane],
+        lanes.counts[lane],
+        lanes.warm_at[lane],
+        lanes.warm_key[lane],
+        lanes.warm_time[lane],
+        lanes.older[lane],
+        lanes.newer[lane],
+        lanes.queue[lane],
+        lanes.uses[lane],
+        lanes.tally[lane],
+        lanes.cache_age[lane],
+        lanes.weight[lane],
+        lanes.value[lane],
+        lanes.price[lane],
+        lanes.used_at[lane],
+        lanes.history[lane],
+        lanes.heap_value[lane],
+        lanes.heap_at[lane],
+        lanes.heap_key[lane],
+        lanes.sketch[lane],
+        lanes.asked[lane],
+    )
+
+
+@njit(cache=True)
+def run_interval(scene: Scene, lanes: Any, lane: int, index: int, settings: Array, row: Array) -> None:
+    """As envs.lanes.run_interval, under the lanes' rules; what a miss costs a policy is its GPU seconds."""
+    now = scene.start + index * scene.seconds
+    at, stop = scene.edges[index], scene.edges[index + 1]
+    before = lanes.counts[lane].copy()
+    wanted = int(np.round(settings[2] * scene.candidate_count[index]))
+    taken = policy_kernel.advance(
+        scene.requests,
+        policy_state_of(lanes, lane),
+        kernel.Limits(int(settings[0]), settings[1], scene.since_touch),
+        kernel.Moment(at, now, now + scene.seconds),
+        scene.candidates[index, :wanted],
+        stop,
+        kernel.Record(lanes.fetched[lane], lanes.outcome[lane], lanes.age[lane]),
+        lanes.rules,
+        scene.gpu,
+    )
+    warm_compute = 0.0
+    for w in range(taken):
+        warm_compute += scene.gpu[lanes.fetched[lane, w]]
+    misses, compute, tokens, hit_tokens, stale = count_outcomes(scene, lanes, lane, (at, stop))
+    counted = (taken, warm_compute, misses, compute, tokens, hit_tokens, stale)
+    open_slots(scene, lanes, lane, now, settings)
+    served = serve_misses(scene, lanes, lane, (0, misses), NOTHING_SERVED)
+    account(scene, lanes, lane, settings, before, counted, served, row)
+
+
+@njit(cache=True, nogil=True)
+def step_lanes(scene: Scene, lanes: Any, part: tuple[int, int], index: Array, settings: Array, rows: Array) -> None:
+    """As envs.lanes.step_lanes."""
+    for lane in range(part[0], part[1]):
+        run_interval(scene, lanes, lane, index[lane], settings[lane], rows[lane])
+
+
+@njit(cache=True, nogil=True)
+def run_static(scene: Scene, lanes: Any, part: tuple[int, int], stop: int, settings: Array, rows: Array) -> None:
+    """As envs.lanes.run_static."""
+    for lane in range(part[0], part[1]):
+        for index in range(stop):
+            run_interval(scene, lanes, lane, index, settings[lane], rows[lane, index])
+
+
+POLICY = Play(OWNED, GROWING, run_interval, step_lanes, run_static)
