@@ -153,7 +153,8 @@ class Stack:
         for place in self.places:
             if not isinstance(place.tier, StaleTier):
                 continue
-            now, found = self._clock(), await place.ask(place.tier.retained, key, self._clock())
+            now = self._clock()
+            found = await place.ask(place.tier.retained, key, now)
             if found is None or (self._epochs and self._outdated(key, found)):
                 return None
             ttl = max([await other.ttl_seconds() for other in self.places if other is not place], default=0.0)

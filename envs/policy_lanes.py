@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from caches.policies import kernel as policy_kernel
 from caches.policies.rules import Rules
-from caches.policies.state import GROWING, State, empty_states
+from caches.policies.state import GROWING, empty_states, state_at
 from caches.shadow import kernel
 from envs.lanes import OWNED as PLAIN_OWNED
 from envs.lanes import Play, Scene, account, count_outcomes, make_lanes, open_slots, serve_misses
@@ -26,7 +26,7 @@ Array = NDArray[Any]
 
 class PolicyLanes(NamedTuple):
     """What each lane owns; the first axis is the lane. The first 14 as of envs.lanes.Lanes, the rest as of
-    caches.policies.state.State, whose age is cache_age here. rules: of all lanes."""
+    caches.policies.state.State. rules: of all lanes."""
 
     entry: Array
     cursor: Array
@@ -66,38 +66,8 @@ OWNED = (*PLAIN_OWNED, *PolicyLanes._fields[14:-1])
 
 def make_policy_lanes(scene: Scene, rules: Rules, num_keys: int, lanes: int, warmup_room: int) -> PolicyLanes:
     """Empty caches under the same rules, before idle backends."""
-    state = empty_states(rules, num_keys, lanes, warmup_room)._asdict()
-    state["cache_age"] = state.pop("age")
-    return PolicyLanes(**(make_lanes(scene, 0, lanes, 0)._asdict() | state), rules=rules)
-
-
-@njit(cache=True)
-def policy_state_of(lanes: PolicyLanes, lane: int) -> State:
-    """The cache of a lane."""
-    return State(
-        lanes.entry[lane],
-        lanes.cursor[lane],
-        lanes.counts[lane],
-        lanes.warm_at[lane],
-        lanes.warm_key[lane],
-        lanes.warm_time[lane],
-        lanes.older[lane],
-        lanes.newer[lane],
-        lanes.queue[lane],
-        lanes.uses[lane],
-        lanes.tally[lane],
-        lanes.cache_age[lane],
-        lanes.weight[lane],
-        lanes.value[lane],
-        lanes.price[lane],
-        lanes.used_at[lane],
-        lanes.history[lane],
-        lanes.heap_value[lane],
-        lanes.heap_at[lane],
-        lanes.heap_key[lane],
-        lanes.sketch[lane],
-        lanes.asked[lane],
-    )
+    caches = empty_states(rules, num_keys, lanes, warmup_room)
+    return PolicyLanes(**(make_lanes(scene, 0, lanes, 0)._asdict() | caches._asdict()), rules=rules)
 
 
 @njit(cache=True)
@@ -109,7 +79,7 @@ def run_interval(scene: Scene, lanes: Any, lane: int, index: int, settings: Arra
     wanted = int(np.round(settings[2] * scene.candidate_count[index]))
     taken = policy_kernel.advance(
         scene.requests,
-        policy_state_of(lanes, lane),
+        state_at(lanes, lane),
         kernel.Limits(int(settings[0]), settings[1], scene.since_touch),
         kernel.Moment(at, now, now + scene.seconds),
         scene.candidates[index, :wanted],

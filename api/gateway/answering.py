@@ -134,12 +134,9 @@ class Answering:
 
 def said_of(served: Served) -> dict[str, str]:
     """The headers that say where an answer comes from."""
-    if served.instead is not None:
-        said = {CACHE_HEADER: served.instead, "age": str(int(served.age_seconds))}
-        return said if served.tier is not None else {CACHE_HEADER: served.instead}
     if served.tier is None:
-        return {CACHE_HEADER: MISS}
-    said = {CACHE_HEADER: f"hit-l{served.level}", "age": str(int(served.age_seconds))}
+        return {CACHE_HEADER: served.instead or MISS}
+    said = {CACHE_HEADER: served.instead or f"hit-l{served.level}", "age": str(int(served.age_seconds))}
     if served.similarity < 1.0:
         said[SIMILARITY_HEADER] = f"{served.similarity:.4f}"
     return said

@@ -121,7 +121,13 @@ class _Gateway:
         if self.guard is not None:
             self._metrics.registry.register(GuardCollector(self.guard))
         self._answering = Answering(
-            *(service, self._upstream, self._passing, self.upkeep, self.warming, self.guard, self.fresh.freshening)
+            service,
+            self._upstream,
+            self._passing,
+            self.upkeep,
+            self.warming,
+            self.guard,
+            self.fresh.freshening,
         )
 
     def cached(self, endpoint: Endpoint) -> Handler:

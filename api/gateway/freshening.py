@@ -13,6 +13,7 @@ from typing import Any
 from api.gateway.asked import Asked
 from api.gateway.config_freshness import FreshnessConfig
 from api.gateway.errors import NotStored
+from api.gateway.guard_errors import FAILED, TOO_BUSY
 from api.gateway.lasting import LOG
 from api.gateway.metadata_tags import metadata_tags
 from api.gateway.reasking import Beside, SpendingLimit, asked_anew
@@ -31,7 +32,6 @@ from caches.stack import Call, Served, Stack, Watch
 from caches.tiers.selection import Selection
 from caches.tiers.tier import Answer
 
-TOO_MANY, FAILED = 429, 500
 SERVED_LATELY = 10_000  # hits of which is known how they came about, for feedback
 Fetch = Callable[..., Coroutine[Any, Any, Served]]
 AskedOf = Callable[..., Asked | None]
@@ -213,4 +213,4 @@ class Freshening:
 def _is_failure(error: NotStored | ApiError) -> bool:
     """Of the backend, not of the client."""
     status = error.reply.status if isinstance(error, NotStored) else error.status
-    return status >= FAILED or status == TOO_MANY
+    return status >= FAILED or status == TOO_BUSY

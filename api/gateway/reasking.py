@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from api.gateway.errors import NotStored
 from api.http.errors import ApiError
+from caches.cancelling import cancelled
 from caches.flight import Flight, LeaderGone
 from caches.keys.request_key import RequestKey
 from caches.routing import Routing
@@ -70,10 +71,7 @@ class Beside:
         task.add_done_callback(self._work.discard)
 
     async def close(self) -> None:
-        work = list(self._work)
-        for task in work:
-            task.cancel()
-        await asyncio.gather(*work, return_exceptions=True)
+        await cancelled(*self._work)
 
     async def _done(self, work: Callable[[], Awaitable[object]]) -> None:
         try:

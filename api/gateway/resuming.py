@@ -81,10 +81,7 @@ class Resuming:
         if wanted is None:
             raise Missing("No stream is named here.")
         tenant = tenant_of(request, self._settings)
-        part = await self._found(wanted)
-        if not part.name.startswith(b"%b\0" % tenant.encode()):
-            raise self._gone()
-        return self._response(wanted, part)
+        return self._response(wanted, await self._found(wanted, tenant))
 
     async def _same(self, endpoint: Endpoint, request: Request, wanted: Marking) -> Response:
         visit = visit_of(request)
@@ -93,19 +90,17 @@ class Resuming:
         raw = await read_body(request, self._settings.largest_body_bytes)
         asked = asked_of(endpoint, raw, partition, rules.key_rules, Wishes()) if rules.cached else None
         visit.is_read = visit.resumed = True
-        part = await self._found(wanted)
-        if not part.name.startswith(b"%b\0" % partition.tenant.encode()):
-            raise self._gone()
+        part = await self._found(wanted, partition.tenant)
         if asked is None or not asked.streamed or asked.key.id != part.name:
             raise OtherStream("This request is not the one whose stream is named. Send it without a place to begin at.")
         return self._response(wanted, part)
 
-    async def _found(self, wanted: Marking) -> Part:
+    async def _found(self, wanted: Marking, tenant: str) -> Part:
         try:
             part = await self.streams.read(wanted.token.stream, wanted.seen)
         except TierError:
             raise StreamsAway("Where streams are kept cannot be reached now.", headers={"retry-after": "1"}) from None
-        if part is None:
+        if part is None or not part.name.startswith(b"%b\0" % tenant.encode()):
             raise self._gone()
         return part
 

@@ -77,7 +77,8 @@ def used(state: State, rules: Rules, key: Any, capacity: int, now: float) -> Non
             state.value[key] = now
         else:
             state.weight[key] += 1.0
-            state.value[key] = state.age[0] + state.weight[key] * state.price[key] / max(state.entry[key, SIZE], 1)
+            worth = state.weight[key] * state.price[key] / max(state.entry[key, SIZE], 1)
+            state.value[key] = state.cache_age[0] + worth
 
 
 @inlined
@@ -93,7 +94,7 @@ def offered(state: State, rules: Rules, key: Any, standing: int, price: float, s
         standing = RETURNING
     elif rules.eviction == GDSF:
         state.weight[key] = state.weight[key] if standing == REWRITTEN else 1.0
-        state.value[key] = state.age[0] + state.weight[key] * price / max(size, 1)
+        state.value[key] = state.cache_age[0] + state.weight[key] * price / max(size, 1)
     if standing == RETURNING:
         unlink(state.older, state.newer, key)
         state.queue[key] = 0
@@ -184,7 +185,7 @@ def taken_out(state: State, rules: Rules, key: Any, why: int, capacity: int) -> 
                 state.queue[out] = 0
                 state.tally[NAMES] -= 1
     elif eviction == GDSF and why == EVICTED:
-        state.age[0] = state.value[key]
+        state.cache_age[0] = state.value[key]
 
 
 @inlined

@@ -28,11 +28,11 @@ class State(NamedTuple):
 
     older, newer: int32 (keys + circles,), neighbours in the policy's queues; the last entries are where each begins.
     queue: uint8 (keys,), which one a key is in, as its policy numbers them. uses: uint8 (keys,), hits, as far as its
-    policy counts. tally: int64 (TALLIES,). age: float64 (1,), Gdsf's. weight, value: float64 (keys,), uses and what
-    follows from them. price: float64 (keys,), what a miss costs. used_at: int32 (keys, 2), number of the latest use and
-    of the write. history: int32 (keys, k), numbers of the latest uses, latest first. heap_value (float64), heap_at,
-    heap_key (int32): the heap, shape (room,). sketch: uint8 (blocks x BLOCK,). asked: int32 (keys, requests), positions
-    of the latest requests, latest first.
+    policy counts. tally: int64 (TALLIES,). cache_age: float64 (1,), Gdsf's. weight, value: float64 (keys,), uses and
+    what follows from them. price: float64 (keys,), what a miss costs. used_at: int32 (keys, 2), number of the latest
+    use and of the write. history: int32 (keys, k), numbers of the latest uses, latest first. heap_value (float64),
+    heap_at, heap_key (int32): the heap, shape (room,). sketch: uint8 (blocks x BLOCK,). asked: int32 (keys, requests),
+    positions of the latest requests, latest first.
 
     What a policy does not need has no rows.
     """
@@ -48,7 +48,7 @@ class State(NamedTuple):
     queue: Array
     uses: Array
     tally: Array
-    age: Array
+    cache_age: Array
     weight: Array
     value: Array
     price: Array
@@ -111,8 +111,8 @@ def empty_state(rules: Rules, num_keys: int, warmup_room: int = 0) -> State:
 
 
 @njit(cache=True)
-def state_at(states: State, lane: int) -> State:
-    """The cache of a lane; what is written to it is written there."""
+def state_at(states: Any, lane: int) -> State:
+    """The cache of a lane; what is written to it is written there. states: a State of lanes, or what has its fields."""
     return State(
         states.entry[lane],
         states.cursor[lane],
@@ -125,7 +125,7 @@ def state_at(states: State, lane: int) -> State:
         states.queue[lane],
         states.uses[lane],
         states.tally[lane],
-        states.age[lane],
+        states.cache_age[lane],
         states.weight[lane],
         states.value[lane],
         states.price[lane],

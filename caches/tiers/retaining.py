@@ -8,15 +8,13 @@ there counts as a hit of the tier, takes room until it is overwritten, evicted o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from caches.errors import InputError
-from caches.keys.request_key import RequestKey
 from caches.knobs import KnobSettings, KnobSpace
-from caches.stats import CacheStats
-from caches.tiers.selection import Selection
-from caches.tiers.tier import Answer, Found, Tier
+from caches.tiers.tier import Tier
+from caches.tiers.wrapping import WrappingTier
 
 
 def retained(make: Callable[[KnobSpace], Tier], space: KnobSpace, retention: float) -> Tier:
@@ -29,57 +27,25 @@ def inside(tier: Tier) -> Tier:
     return tier.kept if isinstance(tier, RetainingTier) else tier
 
 
-class RetainingTier:
+class RetainingTier(WrappingTier):
     """kept: made for lifetimes that are `retention` times as long."""
 
     def __init__(self, kept: Tier, retention: float) -> None:
         if not retention >= 1.0:
             raise InputError(f"retention: got {retention}, expected 1 or more")
-        self.name, self._kept, self.retention = kept.name, kept, retention
+        super().__init__(kept)
+        self.retention = retention
 
     @property
     def kept(self) -> Tier:
         """For whoever has to begin or end it in its own way."""
         return self._kept
 
-    async def lookup(self, key: RequestKey, now_seconds: float) -> Found | None:
-        return await self._kept.lookup(key, now_seconds)
-
-    async def batch_lookup(self, keys: Sequence[RequestKey], now_seconds: float) -> list[Found | None]:
-        return await self._kept.batch_lookup(keys, now_seconds)
-
-    async def holds(self, key: RequestKey, now_seconds: float) -> bool:
-        return await self._kept.holds(key, now_seconds)
-
-    async def store(self, key: RequestKey, answer: Answer, now_seconds: float) -> bool:
-        return await self._kept.store(key, answer, now_seconds)
-
-    async def warm(self, key: RequestKey, answer: Answer, now_seconds: float) -> bool:
-        return await self._kept.warm(key, answer, now_seconds)
-
-    async def delete(self, key: RequestKey) -> bool:
-        return await self._kept.delete(key)
-
-    async def clear(self, selection: Selection) -> int:
-        return await self._kept.clear(selection)
-
-    async def count(self, selection: Selection) -> int:
-        return await self._kept.count(selection)
-
     async def apply(self, settings: KnobSettings, now_seconds: float) -> KnobSettings:
         return self._shorter(await self._kept.apply(_longer(settings, self.retention), now_seconds))
 
     async def settings(self) -> KnobSettings:
         return self._shorter(await self._kept.settings())
-
-    async def tend(self, now_seconds: float) -> bool:
-        return await self._kept.tend(now_seconds)
-
-    async def stats(self) -> CacheStats:
-        return await self._kept.stats()
-
-    async def close(self) -> None:
-        await self._kept.close()
 
     def _shorter(self, settings: KnobSettings) -> KnobSettings:
         return replace(settings, ttl_seconds=settings.ttl_seconds / self.retention)

@@ -15,17 +15,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from caches.keys.request_key import RequestKey
-from caches.knobs import KnobSettings
-from caches.stats import CacheStats
-from caches.tiers.selection import Selection
 from caches.tiers.tier import Answer, Found, Tier
+from caches.tiers.wrapping import WrappingTier
 
 
-class StaleTier:
+class StaleTier(WrappingTier):
     """kept: where the answers lie, for nobody else. grace_seconds: after the end of a lifetime."""
 
     def __init__(self, kept: Tier, grace_seconds: float) -> None:
-        self.name, self._kept, self.grace_seconds = kept.name, kept, grace_seconds
+        super().__init__(kept)
+        self.grace_seconds = grace_seconds
 
     async def retained(self, key: RequestKey, now_seconds: float) -> Found | None:
         """What is there for an equal request, however old."""
@@ -60,30 +59,6 @@ class StaleTier:
 
     async def warm(self, key: RequestKey, answer: Answer, now_seconds: float) -> bool:
         return await self._kept.warm(key, self._longer(answer), now_seconds)
-
-    async def delete(self, key: RequestKey) -> bool:
-        return await self._kept.delete(key)
-
-    async def clear(self, selection: Selection) -> int:
-        return await self._kept.clear(selection)
-
-    async def count(self, selection: Selection) -> int:
-        return await self._kept.count(selection)
-
-    async def apply(self, settings: KnobSettings, now_seconds: float) -> KnobSettings:
-        return await self._kept.apply(settings, now_seconds)
-
-    async def settings(self) -> KnobSettings:
-        return await self._kept.settings()
-
-    async def tend(self, now_seconds: float) -> bool:
-        return await self._kept.tend(now_seconds)
-
-    async def stats(self) -> CacheStats:
-        return await self._kept.stats()
-
-    async def close(self) -> None:
-        await self._kept.close()
 
     def _longer(self, answer: Answer) -> Answer:
         """A lifetime of its own ends later here, or it would be gone when it is needed."""

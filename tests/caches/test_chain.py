@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -41,7 +44,13 @@ def path_of(chains: Chains, prompts: tuple[Path, ...]) -> dict[int, Path]:
 def run_shadow(script: Script) -> list[Seen]:
     chains = chains_from(script.prompts)
     names = path_of(chains, script.prompts)
-    cache = PrefixCache(chains, script.upper, script.ttl, script.lower)
+    return followed_shadow(PrefixCache(chains, script.upper, script.ttl, script.lower), script, names, check_circles)
+
+
+def followed_shadow(
+    cache: PrefixCache, script: Script, names: dict[int, Path], check: Callable[[Any], None]
+) -> list[Seen]:
+    """check: is called after every step."""
 
     def take(step: Step) -> tuple[int, ...]:
         if isinstance(step, Arrive):
@@ -57,7 +66,7 @@ def run_shadow(script: Script) -> list[Seen]:
     told = []
     for step in script.steps:
         answer = take(step)
-        check_circles(cache)
+        check(cache)
         upper, lower = (frozenset(names[node] for node in cache.resident(tier)) for tier in (chain.UPPER, chain.LOWER))
         told.append(Seen(answer, cache.stats(), upper, lower))
     return told
@@ -87,8 +96,10 @@ def walk(neighbour: np.ndarray, circle: int) -> list[int]:
 
 
 def run_in_process(script: Script) -> list[Seen]:
-    cache: InProcessPrefixCache[int] = InProcessPrefixCache(script.upper, script.ttl, script.lower)
+    return followed_live(InProcessPrefixCache(script.upper, script.ttl, script.lower), script)
 
+
+def followed_live(cache: InProcessPrefixCache[int], script: Script) -> list[Seen]:
     def take(step: Step) -> tuple[int, ...]:
         if isinstance(step, Arrive):
             return cache.arrive(step.request, script.prompts[step.request], step.time)

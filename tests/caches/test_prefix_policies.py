@@ -20,8 +20,8 @@ from caches.policies.prefix_settings import (
 from caches.policies.settings import Lfu, Lru, LruK
 from caches.shadow import chain
 from caches.shadow.chain import PrefixCache
-from tests.caches.test_chain import chains_from, check_circles, path_of, run_shadow
-from tests.contracts.prefix_contract import Arrive, Change, Finish, Path, Script, Seen, Step
+from tests.caches.test_chain import chains_from, check_circles, followed_live, followed_shadow, path_of, run_shadow
+from tests.contracts.prefix_contract import Arrive, Finish, Path, Script, Seen
 from tests.contracts.prefix_policy_contract import PrefixPolicyContract, model_with
 
 BLOCK_TOKENS = 2_048  # a short prompt of 4 blocks, a short continuation of 1
@@ -48,26 +48,12 @@ def run_policy_shadow(script: Script, rules: PrefixRules) -> list[Seen]:
     chains = chains_from(script.prompts)
     names = path_of(chains, script.prompts)
     cache = PolicyPrefixCache(chains, rules, script.upper, script.ttl, script.lower)
+    return followed_shadow(cache, script, names, check_all)
 
-    def take(step: Step) -> tuple[int, ...]:
-        if isinstance(step, Arrive):
-            return cache.arrive(step.request, step.time)
-        if isinstance(step, Finish):
-            cache.finish(step.request, step.time)
-            return ()
-        if isinstance(step, Change):
-            cache.apply(step.upper, step.ttl, step.time)
-            return ()
-        return (cache.warm(step.request, step.time),)
 
-    told = []
-    for step in script.steps:
-        answer = take(step)
-        check_circles(cache)
-        check_leaves(cache)
-        upper, lower = (frozenset(names[node] for node in cache.resident(tier)) for tier in (chain.UPPER, chain.LOWER))
-        told.append(Seen(answer, cache.stats(), upper, lower))
-    return told
+def check_all(cache: PolicyPrefixCache) -> None:
+    check_circles(cache)
+    check_leaves(cache)
 
 
 def check_leaves(cache: PolicyPrefixCache) -> None:
@@ -83,24 +69,7 @@ def check_leaves(cache: PolicyPrefixCache) -> None:
 
 
 def run_policy_live(script: Script, rules: PrefixRules) -> list[Seen]:
-    cache: EvictingPrefixCache[int] = EvictingPrefixCache(rules, script.upper, script.ttl, script.lower)
-
-    def take(step: Step) -> tuple[int, ...]:
-        if isinstance(step, Arrive):
-            return cache.arrive(step.request, script.prompts[step.request], step.time)
-        if isinstance(step, Finish):
-            cache.finish(step.request, step.time)
-            return ()
-        if isinstance(step, Change):
-            cache.apply(step.upper, step.ttl, step.time)
-            return ()
-        return (cache.warm(script.prompts[step.request], step.time),)
-
-    told = []
-    for step in script.steps:
-        answer = take(step)
-        told.append(Seen(answer, cache.stats(), *(frozenset(cache.resident(tier)) for tier in (0, 1))))
-    return told
+    return followed_live(EvictingPrefixCache(rules, script.upper, script.ttl, script.lower), script)
 
 
 for number, name in enumerate(CASES):

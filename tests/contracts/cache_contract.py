@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
@@ -157,7 +157,12 @@ class Model:
 
 
 def model(script: Script) -> Told:
-    oracle, told = Model(script), Told()
+    return followed(Model(script), script)
+
+
+def followed(oracle: Any, script: Script) -> Told:
+    """What a model comes to, step by step."""
+    told = Told()
     for index, step in enumerate(script.steps):
         if isinstance(step, Change):
             oracle.capacity, oracle.ttl = step.capacity, step.ttl

@@ -35,12 +35,11 @@ from tests.contracts.cache_contract import (
     HIT,
     MISS,
     OTHER,
-    Change,
     Request,
     Script,
     Told,
     WarmUp,
-    latest,
+    followed,
     scripts,
 )
 from traces.trace import Operation
@@ -265,20 +264,7 @@ class PolicyModel:
 
 
 def model(script: Script, eviction: Eviction, admission: Admission) -> Told:
-    oracle, told = PolicyModel(script, eviction, admission), Told()
-    for index, step in enumerate(script.steps):
-        if isinstance(step, Change):
-            oracle.capacity, oracle.ttl = step.capacity, step.ttl
-        oracle.settle(step.time)
-        if isinstance(step, WarmUp):
-            for _, request in latest(script, index, step.keys):
-                oracle.warm(request, step)
-        elif isinstance(step, Request):
-            outcome, age = oracle.request(step)
-            told.outcomes.append(outcome)
-            told.ages.append(age)
-        told.after.append(oracle.tell())
-    return told
+    return followed(PolicyModel(script, eviction, admission), script)
 
 
 def policy_id(policy: Eviction | Admission) -> str:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from caches.policies.live.late_heap import LateHeap
-from caches.policies.live.order import Standing, Why
+from caches.policies.live.order import Order, Standing, Why
 from caches.policies.rules import fading_of
 from caches.policies.settings import Lfu, LfuLru
 
 K = TypeVar("K", bound=Hashable)
 
 
-class LfuOrder(Generic[K]):
+class LfuOrder(Order[K]):
     """See Order. Of each entry: its decayed uses at its latest one, and when that was."""
 
     def __init__(self, policy: Lfu) -> None:
@@ -27,12 +27,6 @@ class LfuOrder(Generic[K]):
         self._heap.next_number(key)
         weight, since = self._uses[key]
         self._uses[key] = weight * math.exp(-self._fading * (now_seconds - since)) + 1.0, now_seconds
-
-    def came_back(self, key: K) -> bool:
-        return False
-
-    def keeps_out(self, key: K, size_bytes: int, cost: float, first: K) -> bool:
-        return False
 
     def taken_in(
         self, key: K, size_bytes: int, cost: float, standing: Standing, capacity_bytes: int, now_seconds: float
@@ -55,7 +49,7 @@ class LfuOrder(Generic[K]):
         return math.log(weight) + self._fading * since
 
 
-class LfuLruOrder(Generic[K]):
+class LfuLruOrder(Order[K]):
     """See Order. Entries in a queue for each count of uses, least recently used first, with the number of the latest
     use."""
 
@@ -69,12 +63,6 @@ class LfuLruOrder(Generic[K]):
         uses = self._uses[key]
         del self._queues[uses - 1][key]
         self._place(key, min(uses + 1, self._policy.most_uses))
-
-    def came_back(self, key: K) -> bool:
-        return False
-
-    def keeps_out(self, key: K, size_bytes: int, cost: float, first: K) -> bool:
-        return False
 
     def taken_in(
         self, key: K, size_bytes: int, cost: float, standing: Standing, capacity_bytes: int, now_seconds: float
@@ -105,7 +93,7 @@ class LfuLruOrder(Generic[K]):
         self._queues[uses - 1][key] = self._number
 
 
-class GdsfOrder(Generic[K]):
+class GdsfOrder(Order[K]):
     """See Order. Of each entry: uses, cost and size, and its value. What is worth less than what would go for it is
     kept out, and the cache ages by it; what is offered has the age that the cache had then."""
 

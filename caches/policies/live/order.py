@@ -35,7 +35,8 @@ class Order(Protocol[K]):
 
     def came_back(self, key: K) -> bool:
         """Of a key that is about to be taken in: whether its name was remembered, which ends here. Called once, before
-        room is made for it."""
+        room is made for it. Most policies remember none."""
+        return False
 
     def taken_in(
         self, key: K, size_bytes: int, cost: float, standing: Standing, capacity_bytes: int, now_seconds: float
@@ -50,4 +51,6 @@ class Order(Protocol[K]):
         held, and takes nothing out."""
 
     def keeps_out(self, key: K, size_bytes: int, cost: float, first: K) -> bool:
-        """Whether the policy itself would rather not take in what is about to be than let that entry go for it."""
+        """Whether the policy itself would rather not take in what is about to be than let that entry go for it. Most
+        take in everything."""
+        return False

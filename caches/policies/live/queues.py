@@ -2,68 +2,37 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from caches.policies.live.order import Standing, Why
+from caches.policies.live.order import Order, Standing, Why
+from caches.policies.live.sized import SizedQueue
 from caches.policies.settings import S3Fifo
 
 K = TypeVar("K", bound=Hashable)
 MOST_HITS = 3
 
 
-@dataclass
-class _Sized:
-    size_bytes: int
-    hits: int = 0
-
-
-class _Queue(OrderedDict[K, _Sized]):
-    """Oldest first."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.size_bytes = 0
-
-    def add(self, key: K, entry: _Sized) -> None:
-        self[key] = entry
-        self.size_bytes += entry.size_bytes
-
-    def take(self, key: K) -> _Sized:
-        entry = self.pop(key)
-        self.size_bytes -= entry.size_bytes
-        return entry
-
-    @property
-    def oldest(self) -> K:
-        return next(iter(self))
-
-
-class S3FifoOrder(Generic[K]):
+class S3FifoOrder(Order[K]):
     """See Order."""
 
     def __init__(self, policy: S3Fifo) -> None:
         self._policy = policy
-        self._small: _Queue[K] = _Queue()
-        self._main: _Queue[K] = _Queue()
-        self._ghost: _Queue[K] = _Queue()
-        self._rewritten: tuple[_Queue[K], int] = (self._small, 0)
+        self._small: SizedQueue[K] = SizedQueue()
+        self._main: SizedQueue[K] = SizedQueue()
+        self._ghost: SizedQueue[K] = SizedQueue()
+        self._hits: dict[K, int] = {}
+        self._rewritten: tuple[SizedQueue[K], int] = (self._small, 0)
         self._crowded = False  # once it evicted
 
     def used(self, key: K, capacity_bytes: int, now_seconds: float) -> None:
-        entry = self._queue_of(key)[key]
-        entry.hits = min(entry.hits + 1, MOST_HITS)
+        self._hits[key] = min(self._hits[key] + 1, MOST_HITS)
 
     def came_back(self, key: K) -> bool:
         if key not in self._ghost:
             return False
         self._ghost.take(key)
         return True
-
-    def keeps_out(self, key: K, size_bytes: int, cost: float, first: K) -> bool:
-        return False
 
     def taken_in(
         self, key: K, size_bytes: int, cost: float, standing: Standing, capacity_bytes: int, now_seconds: float
@@ -72,38 +41,40 @@ class S3FifoOrder(Generic[K]):
         queue, hits = self._main if standing is Standing.RETURNING or full else self._small, 0
         if standing is Standing.REWRITTEN:
             queue, hits = self._rewritten
-        queue.add(key, _Sized(size_bytes, hits))
+        queue.add(key, size_bytes)
+        self._hits[key] = hits
 
     def taken_out(self, key: K, why: Why, capacity_bytes: int) -> None:
         queue = self._queue_of(key)
-        entry = queue.take(key)
+        size_bytes, hits = queue.take(key), self._hits.pop(key)
         self._crowded = self._crowded or why is Why.EVICTED
         if why is Why.REWRITTEN:
-            self._rewritten = queue, entry.hits
+            self._rewritten = queue, hits
         elif why is Why.EVICTED and queue is self._small:
-            self._remember(key, entry, int(capacity_bytes * self._policy.ghost))
+            self._remember(key, size_bytes, int(capacity_bytes * self._policy.ghost))
 
     def first_to_go(self, capacity_bytes: int, more_bytes: int) -> K:
         if self._main.size_bytes <= capacity_bytes - int(capacity_bytes * self._policy.small):
             while self._small:
                 key = self._small.oldest
-                if self._small[key].hits < self._policy.uses:
+                if self._hits[key] < self._policy.uses:
                     return key
-                self._main.add(key, _Sized(self._small.take(key).size_bytes))
-        while self._main[self._main.oldest].hits > 0:
+                self._main.add(key, self._small.take(key))
+                self._hits[key] = 0
+        while self._hits[self._main.oldest] > 0:
             key = self._main.oldest
-            self._main[key].hits -= 1
+            self._hits[key] -= 1
             self._main.move_to_end(key)
         return self._main.oldest
 
-    def _queue_of(self, key: K) -> _Queue[K]:
+    def _queue_of(self, key: K) -> SizedQueue[K]:
         return self._small if key in self._small else self._main
 
-    def _remember(self, key: K, entry: _Sized, room: int) -> None:
-        if entry.size_bytes <= room:
-            while self._ghost.size_bytes + entry.size_bytes > room:
+    def _remember(self, key: K, size_bytes: int, room: int) -> None:
+        if size_bytes <= room:
+            while self._ghost.size_bytes + size_bytes > room:
                 self._ghost.take(self._ghost.oldest)
-            self._ghost.add(key, entry)
+            self._ghost.add(key, size_bytes)
 
 
 class _Node(Generic[K]):
@@ -117,7 +88,7 @@ class _Node(Generic[K]):
         self.newer: _Node[K] = self
 
 
-class SieveOrder(Generic[K]):
+class SieveOrder(Order[K]):
     """See Order."""
 
     def __init__(self) -> None:
@@ -128,12 +99,6 @@ class SieveOrder(Generic[K]):
 
     def used(self, key: K, capacity_bytes: int, now_seconds: float) -> None:
         self._nodes[key].hit = True
-
-    def came_back(self, key: K) -> bool:
-        return False
-
-    def keeps_out(self, key: K, size_bytes: int, cost: float, first: K) -> bool:
-        return False
 
     def taken_in(
         self, key: K, size_bytes: int, cost: float, standing: Standing, capacity_bytes: int, now_seconds: float

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from caches.policies.live.late_heap import LateHeap
-from caches.policies.live.order import Standing, Why
+from caches.policies.live.order import Order, Standing, Why
 from caches.policies.settings import LruK
 
 K = TypeVar("K", bound=Hashable)
 
 
-class LruOrder(Generic[K]):
+class LruOrder(Order[K]):
     """See Order."""
 
     def __init__(self) -> None:
@@ -21,12 +21,6 @@ class LruOrder(Generic[K]):
 
     def used(self, key: K, capacity_bytes: int, now_seconds: float) -> None:
         self._held.move_to_end(key)
-
-    def came_back(self, key: K) -> bool:
-        return False
-
-    def keeps_out(self, key: K, size_bytes: int, cost: float, first: K) -> bool:
-        return False
 
     def taken_in(
         self, key: K, size_bytes: int, cost: float, standing: Standing, capacity_bytes: int, now_seconds: float
@@ -40,7 +34,7 @@ class LruOrder(Generic[K]):
         return next(iter(self._held))
 
 
-class LruKOrder(Generic[K]):
+class LruKOrder(Order[K]):
     """See Order. Uses are numbered. Those of keys that left are kept in the order in which they left."""
 
     def __init__(self, policy: LruK) -> None:
@@ -56,9 +50,6 @@ class LruKOrder(Generic[K]):
     def came_back(self, key: K) -> bool:
         self._returning = self._names.pop(key, ())
         return bool(self._returning)
-
-    def keeps_out(self, key: K, size_bytes: int, cost: float, first: K) -> bool:
-        return False
 
     def taken_in(
         self, key: K, size_bytes: int, cost: float, standing: Standing, capacity_bytes: int, now_seconds: float

@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-from caches.policies.live.order import Standing, Why
+from caches.policies.live.order import Order, Standing, Why
+from caches.policies.live.sized import SizedQueue
 from caches.policies.live.sketch import Sketch
 from caches.policies.settings import WTinyLfu
 
 K = TypeVar("K", bound=Hashable)
 
 
-class _Segment(OrderedDict[K, int]):
-    """Sizes in bytes, least recently used first."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.size_bytes = 0
-
-    def add(self, key: K, size_bytes: int) -> None:
-        self[key] = size_bytes
-        self.size_bytes += size_bytes
-
-    def take(self, key: K) -> int:
-        size_bytes = self.pop(key)
-        self.size_bytes -= size_bytes
-        return size_bytes
-
-    @property
-    def oldest(self) -> K:
-        return next(iter(self))
-
-
-class WTinyLfuOrder(Generic[K]):
+class WTinyLfuOrder(Order[K]):
     """See Order. sketch: counted into by the owner, one request after the other."""
 
     def __init__(self, policy: WTinyLfu, sketch: Sketch) -> None:
         self._policy, self._sketch = policy, sketch
-        self._window: _Segment[K] = _Segment()
-        self._probation: _Segment[K] = _Segment()
-        self._protected: _Segment[K] = _Segment()
+        self._window: SizedQueue[K] = SizedQueue()
+        self._probation: SizedQueue[K] = SizedQueue()
+        self._protected: SizedQueue[K] = SizedQueue()
         self._rewritten = self._window
 
     def used(self, key: K, capacity_bytes: int, now_seconds: float) -> None:
@@ -53,12 +32,6 @@ class WTinyLfuOrder(Generic[K]):
         room = int((capacity_bytes - int(capacity_bytes * self._policy.window)) * self._policy.protected)
         while self._protected.size_bytes > room:
             self._to_probation(self._protected)
-
-    def came_back(self, key: K) -> bool:
-        return False
-
-    def keeps_out(self, key: K, size_bytes: int, cost: float, first: K) -> bool:
-        return False
 
     def taken_in(
         self, key: K, size_bytes: int, cost: float, standing: Standing, capacity_bytes: int, now_seconds: float
@@ -90,12 +63,12 @@ class WTinyLfuOrder(Generic[K]):
             leaving = self._window.oldest
             return losing if self._sketch.frequency(leaving) > self._sketch.frequency(losing) else leaving
 
-    def _segment_of(self, key: K) -> _Segment[K]:
+    def _segment_of(self, key: K) -> SizedQueue[K]:
         return next(one for one in (self._window, self._probation, self._protected) if key in one)
 
     def _fits_main(self, key: K, main: int) -> bool:
         return self._probation.size_bytes + self._protected.size_bytes + self._window[key] <= main
 
-    def _to_probation(self, segment: _Segment[K]) -> None:
+    def _to_probation(self, segment: SizedQueue[K]) -> None:
         key = segment.oldest
         self._probation.add(key, segment.take(key))
