@@ -10,6 +10,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
+from caches.bucket import Bucket
+
 MOST = 10_000  # callers that are remembered; the one who asked longest ago is forgotten first
 MINUTE_SECONDS = 60.0
 
@@ -19,36 +21,38 @@ class Rate:
 
     def __init__(self, per_minute: int, clock: Callable[[], float]) -> None:
         """clock: one that does not jump."""
-        self._most, self._per_second, self._clock = float(per_minute), per_minute / MINUTE_SECONDS, clock
+        self._per_minute, self._clock = per_minute, clock
         self._lock = threading.Lock()
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and when that was
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
     def take(self, caller: str) -> int | None:
         """None where the caller may go on; else after how many seconds it may ask again."""
         with self._lock:
-            tokens = self._tokens(caller)
-            if tokens < 1.0:
-                return self._wait(tokens)
-            self._keep(caller, tokens - 1.0)
-            return None
+            now_seconds = self._clock()
+            bucket = self._bucket(caller, now_seconds)
+            wait = _wait(bucket, now_seconds)
+            if wait is None:
+                bucket.take(1.0, now_seconds)
+                self._keep(caller, bucket)
+            return wait
 
     def wait(self, caller: str) -> int | None:
         """What `take` would say, with nothing taken."""
         with self._lock:
-            tokens = self._tokens(caller)
-            return None if tokens >= 1.0 else self._wait(tokens)
+            now_seconds = self._clock()
+            return _wait(self._bucket(caller, now_seconds), now_seconds)
 
-    def _wait(self, tokens: float) -> int:
-        return max(1, math.ceil((1.0 - tokens) / self._per_second))
+    def _bucket(self, caller: str, now_seconds: float) -> Bucket:
+        known = self._buckets.get(caller)
+        return known or Bucket(self._per_minute / MINUTE_SECONDS, float(self._per_minute), now_seconds)
 
-    def _tokens(self, caller: str) -> float:
-        if caller not in self._buckets:
-            return self._most
-        tokens, then = self._buckets[caller]
-        return min(self._most, tokens + max(0.0, self._clock() - then) * self._per_second)
-
-    def _keep(self, caller: str, tokens: float) -> None:
-        self._buckets[caller] = tokens, self._clock()
+    def _keep(self, caller: str, bucket: Bucket) -> None:
+        self._buckets[caller] = bucket
         self._buckets.move_to_end(caller)
         while len(self._buckets) > MOST:
             self._buckets.popitem(last=False)
+
+
+def _wait(bucket: Bucket, now_seconds: float) -> int | None:
+    left = bucket.left_seconds(1.0, now_seconds)
+    return None if left == 0.0 else max(1, math.ceil(left))

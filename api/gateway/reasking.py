@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from api.gateway.errors import NotStored
 from api.http.errors import ApiError
+from caches.bucket import Bucket
 from caches.cancelling import cancelled
 from caches.flight import Flight, LeaderGone
 from caches.keys.request_key import RequestKey
@@ -40,17 +41,15 @@ class SpendingLimit:
     """So many calls a second at most, one at least at once. clock: one that is never set."""
 
     def __init__(self, per_second: float, clock: Callable[[], float]) -> None:
-        self._per_second, self._clock = per_second, clock
-        self._room, self._then = max(1.0, per_second), clock()
+        self._clock = clock
+        self._bucket = Bucket(per_second, max(1.0, per_second), clock())
 
     def take(self) -> bool:
         now = self._clock()
-        self._room = min(max(1.0, self._per_second), self._room + (now - self._then) * self._per_second)
-        self._then = now
-        if self._room < 1.0:
-            return False
-        self._room -= 1.0
-        return True
+        may = self._bucket.level(now) >= 1.0
+        if may:
+            self._bucket.take(1.0, now)
+        return may
 
 
 class Beside:

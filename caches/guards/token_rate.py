@@ -17,6 +17,7 @@ import math
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from caches.bucket import Bucket
 from caches.errors import InputError
 
 LARGEST_SHARE = 0.5
@@ -37,30 +38,16 @@ class TokenRule:
                 raise InputError(f"{name}: got {value}, expected a finite number above 0")
 
 
-class TokenBucket:
-    """Full at first. Time is an argument, and of any clock that does not go back."""
+class TokenBucket(Bucket):
+    """The bucket of a rule."""
 
     def __init__(self, rule: TokenRule, now_seconds: float) -> None:
-        self._rule, self._level, self._at = rule, rule.burst_tokens, now_seconds
+        super().__init__(rule.tokens_per_second, rule.burst_tokens, now_seconds)
+        self._rule = rule
 
-    def level(self, now_seconds: float) -> float:
-        """Tokens in it now; below 0 it is in debt."""
-        passed = max(now_seconds - self._at, 0.0)
-        return min(self._level + self._rule.tokens_per_second * passed, self._rule.burst_tokens)
-
-    def left_seconds(self, tokens: float, now_seconds: float) -> float:
-        """Until a request of so many would be admitted, if no other came; 0 where it would be now."""
-        wanted = min(tokens / LARGEST_SHARE, self._rule.burst_tokens)
-        return max(wanted - self.level(now_seconds), 0.0) / self._rule.tokens_per_second
-
-    def take(self, tokens: float, now_seconds: float) -> None:
-        """For a request that goes on; whether it may is for the caller to ask."""
-        self._level, self._at = self.level(now_seconds) - tokens, max(self._at, now_seconds)
-
-    def settle(self, estimated: float, taken: float, now_seconds: float) -> None:
-        """The answer took other than was thought."""
-        self.take(taken - estimated, now_seconds)
-        self._level = min(self._level, self._rule.burst_tokens)
+    def until_admitted_seconds(self, tokens: float, now_seconds: float) -> float:
+        """For a request of so many tokens, if no other came; 0 where it would be now."""
+        return self.left_seconds(min(tokens / LARGEST_SHARE, self._rule.burst_tokens), now_seconds)
 
 
 class TokenRate:
@@ -78,15 +65,16 @@ class TokenRate:
     def asked(self, tenant: str, tokens: float, now_seconds: float) -> float:
         """Takes the tokens and returns 0; or takes none and returns the seconds until it would."""
         buckets = self._buckets(tenant, now_seconds)
-        left = max((bucket.left_seconds(tokens, now_seconds) for bucket in buckets), default=0.0)
+        left = max((bucket.until_admitted_seconds(tokens, now_seconds) for bucket in buckets), default=0.0)
         if left == 0.0:
             for bucket in buckets:
                 bucket.take(tokens, now_seconds)
         return left
 
     def settle(self, tenant: str, estimated: float, taken: float, now_seconds: float) -> None:
+        """The answer took other than was thought."""
         for bucket in self._buckets(tenant, now_seconds):
-            bucket.settle(estimated, taken, now_seconds)
+            bucket.take(taken - estimated, now_seconds)
 
     def level(self, now_seconds: float) -> float | None:
         """Of the whole; None where there is no such bucket."""

@@ -13,33 +13,33 @@ from caches.guards.token_rate import LARGEST_SHARE, TokenBucket, TokenRate, Toke
 def test_long_requests_are_held_back_first() -> None:
     """Of 1,000 tokens 500 may be taken at once, then 250 of the 500 that are left."""
     bucket = TokenBucket(TokenRule(tokens_per_second=100.0, burst_tokens=1_000.0), 0.0)
-    assert bucket.left_seconds(500.0, 0.0) == 0.0
+    assert bucket.until_admitted_seconds(500.0, 0.0) == 0.0
     bucket.take(500.0, 0.0)
-    assert bucket.left_seconds(400.0, 0.0) == 3.0  # until there are 800
-    assert bucket.left_seconds(250.0, 0.0) == 0.0
+    assert bucket.until_admitted_seconds(400.0, 0.0) == 3.0  # until there are 800
+    assert bucket.until_admitted_seconds(250.0, 0.0) == 0.0
     bucket.take(250.0, 0.0)
     assert bucket.level(0.0) == 250.0
-    assert (bucket.left_seconds(126.0, 0.0) > 0.0, bucket.left_seconds(125.0, 0.0)) == (True, 0.0)
+    assert (bucket.until_admitted_seconds(126.0, 0.0) > 0.0, bucket.until_admitted_seconds(125.0, 0.0)) == (True, 0.0)
 
 
 def test_one_longer_than_half_of_a_full_bucket_passes_when_it_is_full_and_leaves_a_debt() -> None:
     bucket = TokenBucket(TokenRule(100.0, 1_000.0), 0.0)
-    assert bucket.left_seconds(5_000.0, 0.0) == 0.0
+    assert bucket.until_admitted_seconds(5_000.0, 0.0) == 0.0
     bucket.take(5_000.0, 0.0)
     assert bucket.level(0.0) == -4_000.0
-    assert bucket.left_seconds(1.0, 0.0) == pytest.approx(40.02)
-    assert bucket.left_seconds(5_000.0, 0.0) == 50.0
+    assert bucket.until_admitted_seconds(1.0, 0.0) == pytest.approx(40.02)
+    assert bucket.until_admitted_seconds(5_000.0, 0.0) == 50.0
     assert bucket.level(1_000.0) == 1_000.0
 
 
 def test_what_an_answer_did_not_take_comes_back_and_what_it_took_beyond_is_taken() -> None:
     bucket = TokenBucket(TokenRule(1.0, 1_000.0), 0.0)
     bucket.take(400.0, 0.0)
-    bucket.settle(400.0, 100.0, 0.0)
+    bucket.take(100.0 - 400.0, 0.0)
     assert bucket.level(0.0) == 900.0
-    bucket.settle(100.0, 300.0, 0.0)
+    bucket.take(300.0 - 100.0, 0.0)
     assert bucket.level(0.0) == 700.0
-    bucket.settle(1_000.0, 0.0, 0.0)
+    bucket.take(0.0 - 1_000.0, 0.0)
     assert bucket.level(0.0) == 1_000.0  # and never more than full
 
 
@@ -80,8 +80,8 @@ def test_in_any_stretch_of_time_no_more_is_admitted_than_burst_rate_and_one_requ
     bucket = TokenBucket(rule, now)
     for wait, tokens in steps:
         now += wait
-        shorter_passes = bucket.left_seconds(tokens / 2.0, now) == 0.0
-        passes = bucket.left_seconds(tokens, now) == 0.0
+        shorter_passes = bucket.until_admitted_seconds(tokens / 2.0, now) == 0.0
+        passes = bucket.until_admitted_seconds(tokens, now) == 0.0
         assert shorter_passes or not passes
         assert passes == (tokens <= LARGEST_SHARE * bucket.level(now) or bucket.level(now) == rule.burst_tokens)
         if passes:
@@ -101,6 +101,6 @@ def test_who_waits_as_long_as_it_is_told_is_admitted(steps: list[tuple[float, fl
     bucket = TokenBucket(TokenRule(64.0, 512.0), now)
     for wait, tokens in steps:
         now += wait
-        now += bucket.left_seconds(tokens, now) * (1.0 + 1e-12) + 1e-9
-        assert bucket.left_seconds(tokens, now) == 0.0
+        now += bucket.until_admitted_seconds(tokens, now) * (1.0 + 1e-12) + 1e-9
+        assert bucket.until_admitted_seconds(tokens, now) == 0.0
         bucket.take(tokens, now)
