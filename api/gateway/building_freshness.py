@@ -19,14 +19,15 @@ from caches.freshness.epochs import Epochs, EpochStore
 from caches.freshness.freshness import Freshness, Rule
 from caches.freshness.lifetime import Bounded
 from caches.freshness.load_meter import LoadMeter
-from caches.freshness.schedules import FIXED, schedule_of
+from caches.freshness.looks_file import LooksFile
+from caches.freshness.schedules import FIXED, HAZARD, schedule_of
 from caches.freshness.shift import Drift
 from caches.keys.by_name import ByName
 from caches.semantic.embedder import Embedder
 from caches.semantic.same_answer import SameAnswer, by_facts, by_similarity, exact, normalised
 from caches.tiers.redis_connection import Connection
 
-EPOCHS = ".epochs"  # after the name of the tier's file
+EPOCHS, LOOKS = ".epochs", ".looks"  # after the name of the tier's file
 
 
 def schedules_of(config: ServeConfig) -> ByName[str]:
@@ -60,7 +61,8 @@ def freshness_of(config: ServeConfig, source: str, embedder: Embedder | None) ->
     Raises InputError."""
     section = config.freshness
     schedules = schedules_of(config)
-    if section == FreshnessConfig(epochs_file=section.epochs_file) and all(one == FIXED for one in schedules.values()):
+    files = FreshnessConfig(epochs_file=section.epochs_file, looks_file=section.looks_file)
+    if section == files and all(one == FIXED for one in schedules.values()):
         return None
     if section.on_shift != "off" and embedder is None:
         raise InputError(f"{source}, freshness.on_shift: got {section.on_shift!r}, expected a semantic tier beside it")
@@ -69,13 +71,24 @@ def freshness_of(config: ServeConfig, source: str, embedder: Embedder | None) ->
     shortening = drift if section.on_shift == "shorten" else None
     load: LoadMeter[str] = LoadMeter(section.load_period_seconds)
     freshness = Freshness(ByName(rules, _rule(FIXED, section)), load, shortening)
-    return FreshnessParts(section, freshness, _same(config, source, embedder), said, drift)
+    looks = _looks(config, freshness) if HAZARD in schedules.values() else None
+    return FreshnessParts(section, freshness, _same(config, source, embedder), said, drift, looks)
+
+
+def _looks(config: ServeConfig, freshness: Freshness) -> LooksFile | None:
+    """What an earlier gateway measured is known from the start."""
+    path = config.freshness.looks_file or _beside(config, LOOKS)
+    if path is None:
+        return None
+    file = LooksFile(path)
+    freshness.evidence.restore(file.read())
+    return file
 
 
 def epochs_of(config: ServeConfig, redis: Mapping[str, tuple[Connection, str]], retention: float) -> EpochKeeping:
     """redis: connection and prefix of each tier that lies in one."""
     stores: list[EpochStore] = [RedisEpochs(connection, prefix) for connection, prefix in redis.values()]
-    file = config.freshness.epochs_file or _beside(config)
+    file = config.freshness.epochs_file or _beside(config, EPOCHS)
     if file is not None:
         stores.append(EpochFile(file))
     tiers = config.tiers
@@ -84,9 +97,9 @@ def epochs_of(config: ServeConfig, redis: Mapping[str, tuple[Connection, str]], 
     return EpochKeeping(Epochs(retention * longest), stores)
 
 
-def _beside(config: ServeConfig) -> Path | None:
+def _beside(config: ServeConfig, ending: str) -> Path | None:
     disk = config.tiers.disk
-    return disk.path.with_name(disk.path.name + EPOCHS) if disk.enabled and disk.path is not None else None
+    return disk.path.with_name(disk.path.name + ending) if disk.enabled and disk.path is not None else None
 
 
 def _rule(name: str, section: FreshnessConfig) -> Rule:

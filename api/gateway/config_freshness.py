@@ -98,6 +98,12 @@ class FreshnessConfig(BaseModel):
     epochs_file: Path | None = described(
         None, "Where flushes are kept; not set: beside the tier on disk, and in each Redis.", "path"
     )
+    looks_file: Path | None = described(
+        None,
+        "hazard: where what was measured is kept from a stop to the next start; not set: beside the tier on disk. One "
+        "for each gateway.",
+        "path",
+    )
 
     @field_validator("tag_metadata")
     @classmethod

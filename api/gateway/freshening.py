@@ -18,10 +18,12 @@ from api.gateway.lasting import LOG
 from api.gateway.metadata_tags import metadata_tags
 from api.gateway.reasking import Beside, SpendingLimit, asked_anew
 from api.http.errors import ApiError
+from caches.errors import SetpointError
 from caches.flight import Flight
 from caches.freshness.answer_facts import facts_of
 from caches.freshness.change_rate import Look, change_rate
 from caches.freshness.freshness import Freshness
+from caches.freshness.looks_file import LooksFile
 from caches.freshness.recent import Recent
 from caches.freshness.schedules import HAZARD
 from caches.freshness.shift import Drift
@@ -32,6 +34,7 @@ from caches.stack import Call, Served, Stack, Watch
 from caches.tiers.selection import Selection
 from caches.tiers.tier import Answer
 
+KEEPING_SECONDS = 60.0  # between two writes of what was measured
 SERVED_LATELY = 10_000  # hits of which is known how they came about, for feedback
 Fetch = Callable[..., Coroutine[Any, Any, Served]]
 AskedOf = Callable[..., Asked | None]
@@ -49,13 +52,14 @@ class ServedLately:
 @dataclass
 class FreshnessParts:
     """What freshness is made of, before the gateway is an application. same: whether two answers are; said: the text
-    that is compared. drift: None where it is not looked for."""
+    that is compared. drift: None where it is not looked for. looks: where what was measured is kept; None: nowhere."""
 
     config: FreshnessConfig
     freshness: Freshness
     same: SameAnswer
     said: Callable[[Answer], str]
     drift: Drift | None = None
+    looks: LooksFile | None = None
     seed: int = 0
 
 
@@ -87,9 +91,27 @@ class Freshening:
         self._limit = SpendingLimit(parts.config.asked_again_per_second, time.monotonic)
         self._random = random.Random(parts.seed)
         self.lately: Recent[bytes, ServedLately] = Recent(SERVED_LATELY)
+        self._kept = 0  # looks, when they were written last
 
     async def close(self) -> None:
         await self.beside.close()
+        await self._keep_looks()
+
+    async def tend(self) -> float:
+        """Returns the seconds until the next."""
+        await self._keep_looks()
+        return KEEPING_SECONDS
+
+    async def _keep_looks(self) -> None:
+        evidence = self.freshness.evidence
+        if self.parts.looks is None or evidence.recorded == self._kept:
+            return
+        recorded = evidence.recorded
+        try:
+            await asyncio.to_thread(self.parts.looks.write, evidence.all_looks())
+            self._kept = recorded
+        except SetpointError as error:
+            LOG.error("what was measured of changes is not kept: %s", error)
 
     # --- on the path of requests -----------------------------------------------------------------------------------
 

@@ -47,7 +47,10 @@ class Upkeep:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Closes stack and client at the end. What the tiers store lies where they keep it."""
-        tasks = [asyncio.create_task(lasting(work)) for work in (self._tend, self._look_after_backends)]
+        works = [self._tend, self._look_after_backends]
+        if self._freshening is not None:
+            works.append(self._freshening.tend)
+        tasks = [asyncio.create_task(lasting(work)) for work in works]
         try:
             yield
         finally:

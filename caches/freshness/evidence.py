@@ -6,6 +6,7 @@ The rate is found anew after every few looks, not with each: a lookup only reads
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from caches.freshness.change_rate import ChangeRate, Look, change_rate
@@ -37,16 +38,18 @@ class Told:
 
 
 class Evidence:
-    """kept: looks of a partition, the latest. every: looks between two estimates."""
+    """kept: looks of a partition, the latest. every: looks between two estimates. recorded: looks since it was made."""
 
     def __init__(self, kept: int = KEPT, every: int = EVERY) -> None:
         self._kept, self._every = kept, every
         self._known: Recent[Partition, _Known] = Recent(MOST_PARTITIONS)
+        self.recorded = 0
 
     def record(self, partition: Partition, look: Look) -> bool:
         """Whether an estimate is due, which `estimate` makes."""
         known = self._of(partition)
         known.looks.append(look)
+        self.recorded += 1
         known.since += 1
         return known.since >= self._every
 
@@ -62,6 +65,15 @@ class Evidence:
     def looks(self, partition: Partition) -> tuple[Look, ...]:
         known = self._known.get(partition)
         return () if known is None else tuple(known.looks)
+
+    def all_looks(self) -> dict[Partition, tuple[Look, ...]]:
+        return {partition: tuple(known.looks) for partition, known in self._known.items() if known.looks}
+
+    def restore(self, looks: Mapping[Partition, Sequence[Look]]) -> None:
+        """What an earlier process knew, with the rates that it says."""
+        for partition, some in looks.items():
+            self._of(partition).looks.extend(some)
+            self.estimate(partition)
 
     def found(self, partition: Partition, rate: ChangeRate | None) -> None:
         """What `change_rate` says of `looks`, wherever that was worked out."""

@@ -70,12 +70,13 @@ def test_without_a_section_nothing_of_it_is_there(backend: Backend, tmp_path: Pa
 
 
 def test_a_hit_is_asked_again_and_its_change_shortens_lifetimes(tmp_path: Path) -> None:
-    """Everything changes all the time, so the lifetime falls to the operator's shortest."""
+    """Everything changes all the time, so the lifetime falls to the operator's shortest. A restart forgets nothing."""
     oracle = Oracle()
-    settings = """
+    settings = f"""
 [tiers.memory]
 ttl_seconds = 1000
 [freshness]
+looks_file = "{tmp_path / "gateway.looks"}"
 asked_again_share = 1.0
 asked_again_per_second = 1000.0
 shortest_share = 0.001
@@ -98,6 +99,13 @@ freshness = "hazard"
         assert metric(front, "setpoint_freshness_asked_again_total") >= 20
         time.sleep(1.1)  # a thousandth of the lifetime
         assert outcome(ask(front)) == "miss"
+    with fronted(oracle, tmp_path, settings) as front:
+        (again,) = told(front)["change"]
+        assert again["looks"] >= change["looks"]
+        assert again["changes_per_day_95"]
+    (tmp_path / "gateway.looks").write_text("damaged\n")
+    with pytest.raises(InputError, match=r"gateway\.looks, line 1: got b'damaged'"):
+        built(load_serve_config(tmp_path / "gateway.toml", {}), "gateway.toml", {})
 
 
 def test_other_namespaces_are_not_asked_again(tmp_path: Path) -> None:
