@@ -113,14 +113,12 @@ def distinct_bytes(trace: Trace) -> int:
 @dataclass(frozen=True)
 class Workload:
     """make: the trace, from the files in `needs`. settings: sections of the configuration that differ from the
-    defaults. beats: whether PPO is meant to beat best static here; everywhere it must not cost 1 % more. facts: one
-    sentence per fact for the report."""
+    defaults. facts: one sentence per fact for the report."""
 
     name: str
     make: Callable[[], Trace]
     needs: tuple[Path, ...]
     settings: Mapping[str, Any]
-    beats: bool
     facts: tuple[str, ...] = ()
 
     @property
@@ -189,7 +187,6 @@ COMPOSED = Workload(
         "constraints": {"p99_ttft_seconds": 3.0, "max_unsafe_per_1000": 5},
         "ppo": {"total_steps": 300_000},
     },
-    beats=True,
     facts=(
         "servegen-twitter (composed of real parts, response mode): arrival rates of ServeGen m-small over 14 days, "
         "keys and sizes of the first 2 million requests of Twitter cluster52 part 1 in order, token lengths per key "
@@ -202,7 +199,6 @@ UNSEEN = Workload(
     partial(_composed, "servegen-large-twitter", LARGE_RATES, slice(2_000_000, 3_200_000)),
     (LARGE_RATES, LENGTHS, TWITTER),
     {**COMPOSED.settings, "serving": {"profile": "qwen-7b-a100", "max_sequences": 14}},
-    beats=True,
     facts=(
         "servegen-large-twitter (composed likewise): arrival rates of ServeGen m-large over 8 days, the next 1.2 "
         "million requests of Twitter, 14 sequences, everything else as before. Nothing was chosen by its test part.",
@@ -220,7 +216,6 @@ TWITTER_ALONE = Workload(
         "constraints": {"p99_ttft_seconds": 3.0, "max_unsafe_per_1000": 5},
         "ppo": {"total_steps": 100_000, "lanes": 16, "horizon": 64, "starts": 8},
     },
-    beats=False,
     facts=(
         "twitter (response mode): cluster52 part 1 as recorded, 53 minutes, 5.9 million requests; 1,020 prompt tokens "
         "and a quarter of the response's bytes as output tokens assumed; answers live four hours, for so short a span.",
@@ -231,7 +226,6 @@ EVENTS = Workload(
     partial(_events, "events"),
     (),
     {**COMPOSED.settings, "serving": {"profile": "qwen-7b-a100", "max_sequences": 32}},
-    beats=True,
     facts=(
         "events (synthetic, response mode): nothing recorded. 14 days of drifting Zipf traffic with a strong day and "
         "night; 8 launches after which every key is new and 16 flash crowds of 3 to 6 times the usual rate, 4 and 9 of "
@@ -260,7 +254,6 @@ MOONCAKE_CHAT = Workload(
         "constraints": {"p99_ttft_seconds": 14.0, "max_unsafe_per_1000": 10},
         "ppo": {"total_steps": 60_000, "lanes": 16, "horizon": 32, "starts": 4},
     },
-    beats=False,
     facts=(
         "mooncake (prefix mode): the conversation trace of Mooncake, part 1, as recorded: 6,848 requests in 35 "
         "minutes, blocks of 512 tokens, cold start; eight GPUs over a host tier. The longest prompt takes 14 s.",
@@ -281,7 +274,6 @@ AGENTS = Workload(
         "constraints": {"p99_ttft_seconds": 90.0, "max_unsafe_per_1000": 10},
         "ppo": {"total_steps": 60_000, "lanes": 32, "horizon": 72, "starts": 16},
     },
-    beats=True,
     facts=(
         "agents (prefix mode, composed): 350 recorded sessions of coding agents (kv-cache-tester), none twice, 21,268 "
         "requests; starts are drawn over 6 days, about 60 a day in the shape of ServeGen m-large's rates; times inside "
