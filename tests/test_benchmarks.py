@@ -57,6 +57,7 @@ QUICK = (
     "experiments",
     "faults",
     "resilience",
+    "techniques",
 )
 REPORT = Report(["Two requests."], [Table("Speed", ("what", "s"), [["ours", 2.0], ["theirs", None]])], [])
 

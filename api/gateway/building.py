@@ -13,7 +13,7 @@ from api.gateway.building_freshness import epochs_of, freshness_of, retention_of
 from api.gateway.building_resilience import STALE, resilience_of, stale_place
 from api.gateway.building_semantic import SOCKET_SECONDS, SemanticParts, semantic_parts
 from api.gateway.building_streams import keeps_streams, streams_of
-from api.gateway.config import ServeConfig
+from api.gateway.config import NamespaceConfig, ServeConfig
 from api.gateway.config_access_log import access_log_of
 from api.gateway.config_tiers import CASSANDRA, DISK, MEMORY, REDIS, SEMANTIC, CassandraConfig, RedisConfig
 from api.gateway.config_tracing import TracingConfig
@@ -204,7 +204,7 @@ def _settings(config: ServeConfig, source: str, environ: Mapping[str, str]) -> G
         upstream=told.upstream,
         upstream_key=secret(told.upstream_key_env, f"{source}, gateway.upstream_key_env", environ),
         keys={key.sha256: KeyHolder(key.tenant, key.role) for key in told.keys},
-        rules=NamespaceRules(keeps_streams=keeps_streams(config, None)),
+        rules=NamespaceRules(NamespaceConfig().key_rules(), keeps_streams=keeps_streams(config, None)),
         namespaces={name: _rules(config, name, source) for name in config.namespaces},
         largest_body_bytes=told.largest_body_bytes,
         deadline_seconds=told.deadline_seconds,

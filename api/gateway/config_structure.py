@@ -11,11 +11,12 @@ from envs.units import described
 
 
 class StructureConfig(BaseModel):
-    """Each merges requests that a backend is told apart; the page on keys says when that is right."""
+    """Each merges requests that a backend is told apart; the page on keys says when that is right. Those that
+    can hardly merge two questions are on."""
 
     model_config = SECTION
 
-    line_ends: bool = described(False, "All ends of lines are one.", "")
+    line_ends: bool = described(True, "All ends of lines are one.", "")
     spaces: bool = described(False, "In prose, more than one space or blank line is one.", "")
     clock: Clock = described(
         Clock.EXACT,
@@ -26,7 +27,7 @@ class StructureConfig(BaseModel):
     ignored_lines: tuple[str, ...] = described(
         (), 'Labels of lines there whose value does not count, such as "request id".', "list"
     )
-    addresses: bool = described(False, "Addresses of images are compared in one spelling.", "")
+    addresses: bool = described(True, "Addresses of images are compared in one spelling.", "")
     ignored_parameters: tuple[str, ...] = described(
         (), 'Parameters of these addresses that do not count, such as "utm_*".', "list"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from api.gateway.config import NamespaceConfig
 from caches.keys.fields import Endpoint
 from caches.keys.fingerprint import request_key
 from caches.keys.request_key import Partition
@@ -44,7 +45,7 @@ def contexts(of_one: Arm, of_same: Arm, count: int) -> list[str]:
 
 
 def arm(question: str, system: str, partition: Partition = Partition()) -> Arm:
-    key = request_key(Endpoint.CHAT, asked(question, system), partition)
+    key = request_key(Endpoint.CHAT, asked(question, system), partition, NamespaceConfig().key_rules())
     return assign(key.id, Split(**HALVES))  # type: ignore[arg-type]
 
 

@@ -18,12 +18,14 @@ from caches.errors import InputError
 from caches.keys.fields import LEFT_OUT
 from caches.keys.request_key import Partition, RequestKey
 from caches.keys.rules import KeyRules
+from caches.keys.structure import Structure
 from caches.policies.live.cache import PolicyCache
 from caches.policies.settings import Sieve, TinyLfu
 from caches.tiers.memory import MemoryTier
 from caches.tiers.split import SplitTier
 
 HASH = key_hash("a key of some length")
+USUAL = Structure(line_ends=True, addresses=True)
 WHOLE = f"""
 [gateway]
 upstream = "http://user:pass@backend:1/v1"
@@ -93,8 +95,9 @@ async def test_a_whole_file(tmp_path: Path) -> None:
         "support-eu": ["memory", "near", "far", "semantic"],
     }
     assert settings.rules_of("support-us").ttl_seconds == 30.0
-    assert settings.rules_of("support-us").key_rules == KeyRules(left_out=LEFT_OUT)
-    assert settings.rules_of("support-eu").key_rules == KeyRules(allow_sampled=True, left_out=frozenset({"user"}))
+    assert settings.rules_of("support-us").key_rules == KeyRules(left_out=LEFT_OUT, structure=USUAL)
+    left_out = frozenset({"user"})
+    assert settings.rules_of("support-eu").key_rules == KeyRules(allow_sampled=True, left_out=left_out, structure=USUAL)
     assert not settings.rules_of("secret").cached
     assert gateway.semantic is not None
     thresholds = [gateway.semantic.similarity_threshold(Partition("t", name)) for name in ("other", "support-eu")]
@@ -369,3 +372,15 @@ def test_what_cannot_be_built_is_told_with_its_place(tmp_path: Path, text: str, 
         made(tmp_path, text)
     assert str(caught.value).startswith(told)
     assert "u:p@" not in str(caught.value)
+
+
+def test_the_settings_to_begin_with_are_settings(tmp_path: Path) -> None:
+    """Those that docs/techniques.md shows."""
+    page = (Path(__file__).parents[3] / "docs" / "techniques.md").read_text(encoding="utf-8")
+    file = tmp_path / "gateway.toml"
+    file.write_text(page.split("```toml\n")[1].split("```")[0] + "[tiers.disk]\nenabled = false\n")
+    made = built(load_serve_config(file, {}), str(file), {})
+    rules = made.service.settings.rules_of("any").key_rules.structure
+    assert (rules.spaces, rules.tracking_fields, rules.line_ends, rules.addresses) == (True, True, True, True)
+    assert made.service.resilience is not None
+    assert "stale" in made.places
