@@ -34,7 +34,7 @@ from caches.tiers.memory import MemoryTier
 from caches.tiers.redis_connection import connect
 from caches.tiers.redis_index import RedisIndexTier
 
-ROUNDS, SECONDS, KEYS, LOOKUPS = 5, 10.0, 400, 3_000
+ROUNDS, SECONDS, KEYS, LOOKUPS = 3, 10.0, 1_500, 3_000
 BLOOM_BITS, BLOOM_HASHES = 1 << 24, 7
 
 

@@ -100,11 +100,11 @@ OUTAGES = STALE + SMALLER + SLOW + QUICK_TO_SEE
 TROUBLES = (
     Trouble(
         "flush",
-        "Redis is flushed; memory holds a twentieth",
+        "Redis is flushed; memory holds about twenty answers",
         "REDIS" + SMALL_MEMORY,
         STALE + PATIENT + RATE,
-        400,
-        120.0,
+        1_500,
+        150.0,
         flushed,
     ),
     Trouble(
