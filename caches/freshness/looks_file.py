@@ -6,6 +6,7 @@ old while nobody runs. Processes that share the file each write what they know: 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ class LooksFile:
     """path: made with its folder at the first write, for its owner only: it names tenants and namespaces."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._writing = path, threading.Lock()
 
     def read(self) -> Looks:
         """Empty where there is no file. Raises InputError naming file, line and what was expected."""
@@ -40,7 +41,7 @@ class LooksFile:
 
     def write(self, looks: Looks) -> None:
         """Raises SetpointError naming the file where it cannot be written."""
-        with written_whole(self._path) as partial:
+        with self._writing, written_whole(self._path) as partial:  # at a stop another write may be on its way
             partial.touch(0o600)
             partial.write_bytes(b"".join(_line(partition, some) for partition, some in looks.items()))
 
