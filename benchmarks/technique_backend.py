@@ -14,7 +14,7 @@ import orjson
 from api.emulator.answers import WORDS
 from api.gateway.events import DONE, json_event
 from api.gateway.upstream import Client
-from benchmarks.technique_traffic import Body, Traffic
+from benchmarks.technique_traffic import Array, Body, Traffic
 from envs.serving import Backend, Serving, backend_of, load_profile
 
 PROFILE = "qwen2.5-7b-a100"
@@ -28,6 +28,13 @@ SMALLER_WORK, SMALLER_SLOTS = 0.1, 64
 
 def model_of_costs() -> Backend:
     return backend_of(load_profile(PROFILE), Serving(profile=PROFILE))
+
+
+def idle_seconds(prompt: Array | int, output: Array) -> Array:
+    """That a backend takes which has nothing else to do, by request."""
+    costs = model_of_costs()
+    seconds: Array = prompt * costs.prefill_seconds_per_token + output * costs.decode_seconds_per_token
+    return seconds
 
 
 @lru_cache(maxsize=100_000)

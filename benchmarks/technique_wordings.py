@@ -11,7 +11,7 @@ import fow_cache
 import numpy as np
 
 from benchmarks.key_spellings import in_another_order, in_other_characters
-from benchmarks.technique_backend import model_of_costs
+from benchmarks.technique_backend import idle_seconds
 from benchmarks.technique_time import BEGINS_SECONDS
 from benchmarks.technique_traffic import SLOTS, Ask, Body, Traffic, Truth, body_of, sent, zipf
 
@@ -49,7 +49,7 @@ def wordings(requests: int, seed: int) -> Traffic:
     rng, meaning_of = np.random.default_rng(seed), meanings()
     output = rng.integers(60, 260, len(set(meaning_of.values())))
     pictured = rng.random(len(pairs())) < PICTURED_SHARE
-    due, costs = np.cumsum(rng.exponential(1.0 / PER_SECOND, requests)), model_of_costs()
+    due, work = np.cumsum(rng.exponential(1.0 / PER_SECOND, requests)), idle_seconds(PROMPT_TOKENS, output)
     asks = []
     for seconds, place in zip(due.tolist(), zipf(rng, len(pairs()), requests).tolist(), strict=True):
         text = pairs()[place]["ab"[int(rng.integers(2))]]
@@ -58,8 +58,7 @@ def wordings(requests: int, seed: int) -> Traffic:
         body = body_of(question, meaning, PROMPT_TOKENS, int(output[meaning]))
         if rng.random() < CHANGED_SHARE:
             body = _changes(is_pictured=bool(pictured[place]))[int(rng.integers(7))](body, rng, seconds)
-        work = PROMPT_TOKENS * costs.prefill_seconds_per_token + output[meaning] * costs.decode_seconds_per_token
-        asks.append(Ask(seconds, sent(body), meaning, float(work)))
+        asks.append(Ask(seconds, sent(body), meaning, float(work[meaning])))
     return Traffic(asks, Truth([[] for _ in output]), SLOTS)
 
 

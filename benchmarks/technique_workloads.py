@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 import numpy as np
 
+from api.gateway.access import DEFAULT
 from api.gateway.config_knobs import LEAST_BYTES
 from benchmarks.fidelity_memory import OVERHEAD_BYTES
-from benchmarks.technique_backend import CHARACTERS, model_of_costs
+from benchmarks.technique_backend import CHARACTERS, idle_seconds
 from benchmarks.technique_traffic import (
     MOST_TOKENS,
     SLOTS,
@@ -72,8 +73,7 @@ class _Sample:
         _, first, self.key = np.unique(trace.key[rows], return_index=True, return_inverse=True)
         self.prompt: Array = np.maximum(trace.prompt_tokens[rows][first], 1)
         self.output: Array = np.clip(trace.output_tokens[rows][first], 1, MOST_TOKENS)
-        costs = model_of_costs()
-        self.work: Array = self.prompt * costs.prefill_seconds_per_token + self.output * costs.decode_seconds_per_token
+        self.work = idle_seconds(self.prompt, self.output)
 
     @property
     def keys(self) -> int:
@@ -83,6 +83,13 @@ class _Sample:
         """A question of its own, which only a number tells apart from others."""
         text = f"{pairs()[key % len(pairs())]['a']} It is about order {10_000 + key}."
         return body_of(text, key, int(self.prompt[key]), int(self.output[key]), **more)
+
+    def asks(self, bodies: Sequence[bytes], namespaces: Sequence[str]) -> list[Ask]:
+        """bodies, namespaces: of each key."""
+        return [
+            Ask(due, bodies[key], key, float(self.work[key]), namespaces[key])
+            for due, key in zip(self.due.tolist(), self.key.tolist(), strict=True)
+        ]
 
 
 def changing(requests: int, seed: int) -> Traffic:
@@ -101,10 +108,7 @@ def changing(requests: int, seed: int) -> Traffic:
         more: Body = {"temperature": TEMPERATURE} if is_sampled[key] else {}
         more |= {"logprobs": True, "top_logprobs": 2} if tells[key] else {}
         bodies.append(sent(part.body(key, **more)))
-    asks = [
-        Ask(due, bodies[key], key, float(part.work[key]), names[namespace[key]])
-        for due, key in zip(part.due.tolist(), part.key.tolist(), strict=True)
-    ]
+    asks = part.asks(bodies, [names[one] for one in namespace.tolist()])
     lifetime = {"ttl_seconds": max(span / LIFETIMES_IN_SPAN, 1.0)}
     settings = {
         "tiers": {"memory": lifetime, "semantic": lifetime},
@@ -119,10 +123,7 @@ def crowded(requests: int, seed: int) -> Traffic:
     rng = np.random.default_rng(seed)
     part = _Sample(requests, requests / CROWDED_PER_SECOND, rng)
     bodies = [sent(part.body(key)) for key in range(part.keys)]
-    asks = [
-        Ask(due, bodies[key], key, float(part.work[key]))
-        for due, key in zip(part.due.tolist(), part.key.tolist(), strict=True)
-    ]
+    asks = part.asks(bodies, [DEFAULT] * part.keys)
     room = max(round(ROOM * float((CHARACTERS * part.output + OVERHEAD_BYTES).sum())), LEAST_BYTES)
     tier = {"cache_size": room}
     settings = {"tiers": {"memory": tier, "semantic": tier}}
@@ -135,7 +136,8 @@ def troubled(requests: int, seed: int) -> Traffic:
     rng = np.random.default_rng(seed)
     span = requests / TROUBLED_PER_SECOND
     due = np.cumsum(rng.exponential(1.0 / TROUBLED_PER_SECOND, requests))
-    output, costs = rng.integers(40, 200, TROUBLED_KEYS), model_of_costs()
+    output = rng.integers(40, 200, TROUBLED_KEYS)
+    work = idle_seconds(TROUBLED_PROMPT, output)
     flush = FLUSH * span
     changes = exponential_changes([CHANGE_SECONDS] * TROUBLED_KEYS, span, rng)
     every = [sorted([*some, flush]) for some in changes]
@@ -149,14 +151,13 @@ def troubled(requests: int, seed: int) -> Traffic:
         if is_wrong:
             asks.append(Ask(seconds, sent(body | {"top_p": 2.0}), meaning, 0.0, is_wrong=True))
             continue
-        work = TROUBLED_PROMPT * costs.prefill_seconds_per_token + output[meaning] * costs.decode_seconds_per_token
         whole = sent(streaming(body) if is_streamed else body)
         asks.append(
             Ask(
                 seconds,
                 whole,
                 meaning,
-                float(work),
+                float(work[meaning]),
                 is_streamed=is_streamed,
                 pieces_before_drop=drop,
             )
