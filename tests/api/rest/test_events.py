@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -49,10 +48,14 @@ def test_a_revision_comes_at_once_and_after_each_write(placing: Placing) -> None
     place = placing(**SOON)
     with served(place) as address:
         first = place.ledger.revision()
-        writer = threading.Timer(0.5, lambda: place.ledger.wish(PAUSE))
-        writer.start()
-        found = events(place, address, lambda one: one.get("id") == str(first + 1))
-        writer.join()
+
+        def last(one: Fields) -> bool:
+            """Writes once the first is told, however long the connection took."""
+            if one.get("id") == str(first):
+                place.ledger.wish(PAUSE)
+            return one.get("id") == str(first + 1)
+
+        found = events(place, address, last)
     told = [one for one in found if "event" in one]
     assert told == [
         {"id": str(number), "event": "revision", "data": f'{{"revision":{number}}}'} for number in (first, first + 1)
