@@ -4,7 +4,8 @@ PYTHON3 ?= python3
 # Plain pip takes the CPU build where this platform offers one. Another build: see "Choosing another torch build" in
 # README.md, or name any requirement here, for example TORCH="torch==2.13.0 --index-url URL".
 TORCH ?= torch==2.13.0
-# Worker processes of `make test`, and more arguments for pytest.
+# Worker processes of `make test`, each with whole files, so that fixtures and kernels are made once; more arguments for
+# pytest.
 JOBS ?= 2
 PYTEST_ARGS ?=
 # Options of `make run`: --once ends with the report, also in a terminal.
@@ -16,7 +17,7 @@ UV := VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv
 # The set-up is ready when the stamp of just these requirements exists; a stamp is written last.
 STAMP := $(VENV)/ready-$(shell { cat pyproject.toml requirements.lock; echo '$(TORCH)'; } | cksum | cut -d' ' -f1)
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-BENCHMARKS := $(addprefix benchmarks/,replay.py prefix_cache.py prefix_eviction.py calibration.py environment.py training.py tuners.py ablation.py placements.py whatif.py streaming.py semantic.py fidelity.py stack.py disk_tier.py freshness.py ledger.py gateway.py routing.py tracing.py faults.py resilience.py techniques.py)
+BENCHMARKS := $(addprefix benchmarks/,replay.py eviction.py choosing.py prefix_cache.py prefix_eviction.py calibration.py environment.py training.py tuners.py ablation.py placements.py whatif.py streaming.py semantic.py fidelity.py stack.py disk_tier.py freshness.py ledger.py gateway.py routing.py tracing.py faults.py resilience.py techniques.py)
 
 # Networks this small gain nothing from a second thread and lose much when both cores are busy.
 export OMP_NUM_THREADS := 1
@@ -33,7 +34,7 @@ run: $(STAMP)  ## from nothing to a judged policy, and to a live cache that it i
 	$(PYTHON) examples/first_run.py $(RUN_ARGS)
 
 test: $(STAMP) servers  ## the test suite, without the slow tests
-	$(PYTHON) -m pytest -n $(JOBS) -m "not slow" $(PYTEST_ARGS)
+	$(PYTHON) -m pytest -n $(JOBS) --dist loadfile -m "not slow" $(PYTEST_ARGS)
 
 check: $(STAMP)  ## style, types, layers of the packages, documents against the code
 	$(VENV)/bin/ruff check .
