@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from caches.clocks import Clocks
 from caches.target import Arm
 from tuner.control import ControlLoop, Did, Ticked
 from tuner.ledger import LedgerUnavailable
@@ -28,7 +29,7 @@ class Pace:
 
 
 class Daemon:
-    """clock: Unix time. told: called with what each tick came to, and how long it took, s; for metrics."""
+    """told: called with what each tick came to, and how long it took, s; for metrics."""
 
     def __init__(
         self,
@@ -36,12 +37,11 @@ class Daemon:
         policies: RegistryPolicies,
         watch: LiveWatch,
         pace: Pace,
-        clock: Callable[[], float],
-        ticks: Callable[[], float],
+        clocks: Clocks,
         told: Callable[[Ticked, float], None] = lambda _ticked, _seconds: None,
     ) -> None:
         self._loop, self._policies, self._watch, self._pace = loop, policies, watch, pace
-        self._clock, self._ticks, self._told = clock, ticks, told
+        self._clocks, self._told = clocks, told
         self._stopping, self._said = threading.Event(), ""
 
     def run(self) -> None:
@@ -50,12 +50,12 @@ class Daemon:
         self._policies.refresh()  # once before the first tick, so that it knows who is there
         refresher.start()
         try:
-            while not self._stopping.is_set() and self._watch.prime(self._clock()):
+            while not self._stopping.is_set() and self._watch.prime(self._clocks.unix()):
                 pass
             while not self._stopping.is_set():
                 self._tick()
-                self._watch.look(self._clock())
-                self._stopping.wait(self._pace.poll_seconds)
+                self._watch.look(self._clocks.unix())
+                self._clocks.rest(self._stopping, self._pace.poll_seconds)
         finally:
             self._stopping.set()
             self._give_back()
@@ -65,12 +65,12 @@ class Daemon:
         self._stopping.set()
 
     def _tick(self) -> None:
-        began = self._ticks()
+        began = self._clocks.ticks()
         try:
-            ticked = self._loop.tick(self._clock())
-            self._told(ticked, self._ticks() - began)
+            ticked = self._loop.tick(self._clocks.unix())
+            self._told(ticked, self._clocks.ticks() - began)
             if ticked.did is Did.DECIDED:
-                self._loop.forget(self._clock() - self._pace.keep_seconds)
+                self._loop.forget(self._clocks.unix() - self._pace.keep_seconds)
         except LedgerUnavailable as error:
             self._say(logging.ERROR, f"The ledger cannot be used, so nothing is decided and settings stay: {error}")
             return

@@ -15,7 +15,7 @@ from api.emulator.app import create_emulator
 from api.emulator.settings import EmulatorSettings
 from api.gateway.app import create_gateway
 from api.gateway.building import built
-from api.rehearsal.clock import ReplayClock
+from api.rehearsal.clock import ReplayClock, WaitingLoop
 from api.rehearsal.keys import KeysDestination
 from api.rehearsal.servers import running
 from api.rehearsal.settings import KEY_VARIABLE, daemon_config, gateway_config
@@ -50,10 +50,10 @@ Ticks = asyncio.Queue[ControlState | None]  # None: it has ended
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """config: with a trace, see `daemon_config`. registry: the one that it names, with a challenger. folder: for the
-    ledger and the report; what an earlier one left there is replaced. speed: how many times as fast as recorded.
-    most_intervals: until it is over in any case. stays: whether servers and traffic go on then, until somebody stops
-    them."""
+    """config: with a trace, see `for_bundle` and `daemon_config`. problem: under the first of its policies. registry:
+    the one that it names, with a challenger. folder: for the ledger and the report; what an earlier one left there is
+    replaced. speed: how many times as fast as recorded. most_intervals: until it is over in any case. stays: whether
+    servers and traffic go on then, until somebody stops them."""
 
     config: TunerConfig
     problem: Problem
@@ -75,12 +75,14 @@ class Ending:
 
 
 async def rehearse(wanted: Rehearsal, tell: Tell, over: Callable[[Ending], None]) -> None:
-    """Held-out traffic, from its beginning, in the time of the event loop. over: is called once, when it is decided or
-    time is up."""
+    """Held-out traffic, from its beginning, in the time of the event loop, a WaitingLoop. over: is called once, when it
+    is decided or time is up."""
     problem, config = wanted.problem, wanted.config
     timeline = timeline_of(problem.trace.arrival_seconds, problem.interval_seconds)
     test = timeline.split(split_of(config).train, split_of(config).validation)[2]
-    clock = ReplayClock(WEEKS_SECONDS + timeline.begin(test.start), wanted.speed, asyncio.get_running_loop().time)
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, WaitingLoop)
+    clock = ReplayClock(WEEKS_SECONDS + timeline.begin(test.start), wanted.speed, loop.time, loop.works)
     keys, sent = InProcessKeys(), Sent()
     async with AsyncExitStack() as stack:
         backend = await stack.enter_async_context(_backend(wanted))
@@ -127,7 +129,7 @@ async def _backend(wanted: Rehearsal) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def _gateway(wanted: Rehearsal, clock: ReplayClock, keys: InProcessKeys, backend: str) -> AsyncIterator[str]:
-    config = gateway_config(wanted.problem, backend, wanted.speed)
+    config = gateway_config(wanted.problem, backend, wanted.speed, wanted.config.cache.policies)
     made = built(config, "rehearsal", {KEY_VARIABLE: "rehearsal"}, clock.clocks)
     log = AccessLog(KeysDestination(keys), every_seconds=LOG_SECONDS, clock=clock.unix)
     async with running(create_gateway(replace(made.service, access_log=log)), lifespan=True) as url:
@@ -157,7 +159,11 @@ async def _daemon(config: TunerConfig, clock: ReplayClock, keys: InProcessKeys) 
 
     made = await asyncio.to_thread(started, config, Path.cwd(), {}, told, clock.clocks, keys)
 
-    running_daemon = asyncio.create_task(asyncio.to_thread(made.daemon.run))
+    def run() -> None:
+        with clock.at_work():
+            made.daemon.run()
+
+    running_daemon = asyncio.create_task(asyncio.to_thread(run))
     running_daemon.add_done_callback(lambda _task: ticks.put_nowait(None))
     try:
         yield ticks

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from agents.registry import Registry
+from caches.clocks import Clocks
 from tests.tuner.loops import KNOBS, LARGE, SECONDS, Bench, HandPolicies, policy
 from tuner.control import Did, Ticked
 from tuner.daemon import Daemon, Pace, describe
@@ -23,7 +24,7 @@ def daemon(bench: Bench, told: Callable[[Ticked, float], None], registry: Regist
     """It finds nothing in the registry; policies come from the bench."""
     nobody = RegistryPolicies(registry, KNOBS, SECONDS)
     pace = Pace(poll_seconds=0.01, refresh_seconds=60.0, keep_seconds=1e6)
-    return Daemon(bench.loop, nobody, LiveWatch(), pace, lambda: bench.now, time.perf_counter, told)
+    return Daemon(bench.loop, nobody, LiveWatch(), pace, Clocks(lambda: bench.now, time.perf_counter), told)
 
 
 def test_it_ticks_until_it_is_stopped_and_gives_its_lease_back(

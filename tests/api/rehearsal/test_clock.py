@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 
 import pytest
 
-from api.rehearsal.clock import ReplayClock, WaitingSelector, run_waiting
+from api.rehearsal.clock import ReplayClock, WaitingLoop, WaitingSelector, run_waiting
 
 WORK_SECONDS = 0.2
 
@@ -34,6 +35,67 @@ def test_a_wait_counts_as_long_as_it_was_meant_to_be(timeout: float | None, took
         assert [key.fileobj for key, _ in selector.select(timeout)] == [ours]
         selector.close()
     assert selector.waited_seconds == counted
+
+
+@pytest.mark.parametrize(
+    ("worked", "counted"),
+    [
+        ([(0.25, 0.5)], 0.75),  # in the middle of the wait
+        ([(-1.0, 0.25)], 0.75),  # since before it
+        ([(0.75, 9.0)], 0.75),  # until after it
+        ([(-2.0, -1.0), (0.125, 0.25), (0.5, 0.75)], 0.625),
+        ([(-1.0, 9.0)], 0.0),
+    ],
+)
+def test_what_is_worked_beside_the_loop_takes_no_time(worked: list[tuple[float, float]], counted: float) -> None:
+    """A wait from 0 to 1, of which somebody else works those stretches."""
+    now = -3.0
+    events = sorted((moment, place == 0) for stretch in worked for place, moment in enumerate(stretch))
+
+    def until(moment: float) -> None:
+        nonlocal now
+        while events and events[0][0] <= moment:
+            now, at_work = events.pop(0)
+            selector.works(at_work)
+        now = moment
+
+    selector = WaitingSelector(lambda: now)
+    until(0.0)
+    began, before = selector._now()
+    until(1.0)
+    after, by_now = selector._now()
+    selector.close()
+    assert after - began - (by_now - before) == counted
+
+
+def test_time_stands_still_between_two_rests_of_a_thread() -> None:
+    async def work() -> tuple[float, float]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, WaitingLoop)
+        clock, stop, told = ReplayClock(0.0, 1.0, loop.time, loop.works), threading.Event(), []
+
+        def beside() -> None:
+            with clock.at_work():
+                began = loop.time()
+                time.sleep(WORK_SECONDS)
+                told.append(loop.time() - began)
+                clock.clocks.rest(stop, WORK_SECONDS)
+                told.append(loop.time() - began)
+
+        thread = asyncio.create_task(asyncio.to_thread(beside))
+        while not thread.done():
+            await asyncio.sleep(0.005)
+        await thread
+        return told[0], told[1]
+
+    worked: list[tuple[float, float]] = []
+
+    async def kept() -> None:
+        worked.append(await work())
+
+    run_waiting(kept())
+    assert worked[0][0] < 0.1 * WORK_SECONDS
+    assert 0.5 * WORK_SECONDS < worked[0][1] < 1.5 * WORK_SECONDS
 
 
 def test_what_the_loop_works_takes_no_time() -> None:
