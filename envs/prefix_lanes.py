@@ -2,6 +2,9 @@
 
 The cache and the engine take turns: a request is looked up when its turn comes, not when it arrives, and what it finds
 decides how long it takes. Where sequences and cached blocks share VRAM, each limits the other.
+
+The lanes here go by what was used least recently, those of envs.prefix_policy_lanes by other policies; `run_lane` is
+for both.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from caches.policies import prefix_steps as steps
+from caches.policies.prefix_steps import Learned
 from caches.shadow import chain
 from caches.shadow.chain import ChainState, Room
 from caches.shadow.trie import Chains
@@ -99,9 +104,11 @@ def make_prefix_lanes(scene: PrefixScene, lanes: int) -> PrefixLanes:
 
 
 class Lane(NamedTuple):
-    """One lane's cache and engine."""
+    """One lane's cache and engine. learned: what a policy knows of the blocks, and its rules; None for least recently
+    used."""
 
     cache: ChainState
+    learned: Learned | None
     engine: EngineState
     held: Array
     added: Array
@@ -126,7 +133,8 @@ def _end(scene: PrefixScene, lane: Lane, capacity_blocks: int, t: int) -> None:
     if scene.placement == SHARED:
         lane.taken[0] -= lane.added[t]
         room = _room(scene, lane, capacity_blocks, 0.0)
-        chain.release(scene.chains, lane.cache, room, t, lane.held[t], lane.engine.clock[NOW])
+        now = lane.engine.clock[NOW]
+        steps.release(scene.chains, lane.cache, lane.learned, room, (t, lane.held[t]), now)
 
 
 @njit(cache=True)
@@ -169,8 +177,8 @@ def _start(scene: PrefixScene, lane: Lane, limits: tuple[int, float], t: int) ->
     prompt, output, now = float(scene.load.prompt[t]), float(scene.load.output[t]), lane.engine.clock[NOW]
     own = memory_tokens(scene.engine, 0.0, output)
     room = _room(scene, lane, capacity_blocks, own)
-    chain.expire(lane.cache, room, ttl, now)
-    upper, lower, held = chain.admit(scene.chains, lane.cache, room, t)
+    steps.expire(scene.chains, lane.cache, lane.learned, room, ttl, now)
+    upper, lower, held = steps.admit(scene.chains, lane.cache, lane.learned, room, t, now)
     most = max(prompt - 1.0, 0.0)  # the last token of a prompt is always computed
     near = min(float(upper * scene.block_tokens), most)
     hit = min(float((upper + lower) * scene.block_tokens), most)
@@ -185,20 +193,21 @@ def _start(scene: PrefixScene, lane: Lane, limits: tuple[int, float], t: int) ->
         lane.held[t], lane.added[t] = held, held - upper
         lane.taken[0] += held - upper
     else:  # a copy is read now and needed no longer
-        chain.release(scene.chains, lane.cache, room, t, held, now)
+        steps.release(scene.chains, lane.cache, lane.learned, room, (t, held), now)
     first_token = launch(scene.engine, lane.engine, t, Need(prompt - hit, transfer, output, memory))
     return hit, prompt - hit, first_token
 
 
 @njit(cache=True)
-def run_interval(scene: PrefixScene, lanes: PrefixLanes, lane: int, index: int, settings: Array, row: Array) -> None:
+def run_lane(
+    scene: PrefixScene, this: Lane, index: int, settings: Array, scratch: tuple[Array, Array], row: Array
+) -> None:
     """One lane through one interval under the given settings (cache_size, ttl_seconds, warmup_ratio).
 
-    Writes the statistics to `row` (shape (STATS,), order of envs.interval.NAMES).
+    scratch: for delays. Writes the statistics to `row` (shape (STATS,), order of envs.interval.NAMES).
     """
     capacity, ttl, ratio = settings[0], settings[1], settings[2]
     at, stop = scene.edges[index], scene.edges[index + 1]
-    this = _lane_of(lanes, lane)
     clock, before = this.engine.clock, this.cache.counts.copy()
     blocks = int(capacity / (scene.kv_bytes_per_token * scene.block_tokens))
     clock[POOL] = scene.engine.kv_tokens
@@ -206,12 +215,12 @@ def run_interval(scene: PrefixScene, lanes: PrefixLanes, lane: int, index: int, 
         clock[POOL] = max(scene.engine.kv_tokens - capacity / scene.kv_bytes_per_token, 0.0)
     now = max(scene.start + index * scene.seconds, clock[NOW])
     room = _room(scene, this, blocks, 0.0)
-    chain.expire(this.cache, room, ttl, now)
-    chain.resize(this.cache, room)
+    steps.expire(scene.chains, this.cache, this.learned, room, ttl, now)
+    steps.resize(scene.chains, this.cache, this.learned, room, now)
     for w in range(int(np.round(ratio * scene.candidate_count[index])) - 1, -1, -1):  # the likeliest end up on top
-        chain.warm(scene.chains, this.cache, room, scene.candidates[index, w], now)
+        steps.warm(scene.chains, this.cache, this.learned, room, scene.candidates[index, w], now)
 
-    ttft, latency, ended = lanes.ttft[lane], lanes.latency[lane], 0
+    ttft, latency, ended = scratch[0], scratch[1], 0
     shares, hit_tokens, tokens, prefill, decode, waited, slow, vram = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0
     for t in range(at, stop):
         ended = _await_turn(scene, this, blocks, t, latency, ended)
@@ -233,7 +242,8 @@ def run_interval(scene: PrefixScene, lanes: PrefixLanes, lane: int, index: int, 
         latency[ended] = clock[NOW] - scene.load.time[done]
         ended += 1
         _end(scene, this, blocks, done)
-    chain.expire(this.cache, _room(scene, this, blocks, 0.0), ttl, max(end, clock[NOW]))
+    room, now = _room(scene, this, blocks, 0.0), max(end, clock[NOW])
+    steps.expire(scene.chains, this.cache, this.learned, room, ttl, now)
 
     did, n = this.cache.counts - before, stop - at
     hits = did[chain.UPPER_HITS] + did[chain.LOWER_HITS]
@@ -261,6 +271,10 @@ def run_interval(scene: PrefixScene, lanes: PrefixLanes, lane: int, index: int, 
     cost[MEMORY] += scene.below_usd
 
 
+# A tenth faster; under policies, which are more code, it would take minutes to compile.
+_run_lane_here = njit(cache=True, forceinline=True)(run_lane.py_func)
+
+
 @njit(cache=True)
 def _vram_tokens(scene: PrefixScene, lane: Lane) -> float:
     """Tokens of keys and values in VRAM now: of sequences, and of the cache where it shares their memory."""
@@ -271,7 +285,8 @@ def _vram_tokens(scene: PrefixScene, lane: Lane) -> float:
 
 
 @njit(cache=True)
-def _lane_of(lanes: PrefixLanes, lane: int) -> Lane:
+def lane_of(lanes: Any, learned: Learned | None, lane: int) -> Lane:
+    """lanes: of PrefixLanes, or what has its fields."""
     return Lane(
         ChainState(
             lanes.place[lane],
@@ -282,6 +297,7 @@ def _lane_of(lanes: PrefixLanes, lane: int) -> Lane:
             lanes.cursor[lane],
             lanes.counts[lane],
         ),
+        learned,
         EngineState(
             lanes.decoding[lane], lanes.joining[lane], lanes.servers[lane], lanes.clock[lane], lanes.running[lane]
         ),
@@ -289,6 +305,13 @@ def _lane_of(lanes: PrefixLanes, lane: int) -> Lane:
         lanes.added[lane],
         lanes.taken[lane],
     )
+
+
+@njit(cache=True)
+def run_interval(scene: PrefixScene, lanes: PrefixLanes, lane: int, index: int, settings: Array, row: Array) -> None:
+    """As run_lane, of one of many."""
+    scratch = lanes.ttft[lane], lanes.latency[lane]
+    _run_lane_here(scene, lane_of(lanes, None, lane), index, settings, scratch, row)
 
 
 @njit(cache=True, nogil=True)

@@ -78,7 +78,7 @@ def what_if(config: TunerConfig, trace: Trace, ask: Ask, watch: Watch | None = N
 
     def cells_of(there: World, bounded: bool, progress: Progress | None) -> Cells:
         if there.problem.prefix is not None:
-            return prefix_cells(there, axes, current.warmup_ratio, progress)
+            return prefix_cells(there, axes, current.warmup_ratio, progress, bounded)
         return response_cells(there, axes, current.warmup_ratio, sampling, progress, bounded)
 
     asked.survey(cells_of, _watched(watch, "replaying the grid"))

@@ -10,7 +10,6 @@ from typing import Any
 
 from caches.errors import InputError
 from caches.knobs import KnobSettings, KnobSpace
-from caches.policies.catalog import admission_called, eviction_called
 from caches.policies.pair import PLAIN, CachePolicy
 from tuner.whatif_result import amount
 
@@ -36,7 +35,7 @@ NEVER = ("never", "none", "inf")
 @dataclass(frozen=True)
 class Wish:
     """What was written; None for what was not. size_share: of the trace's distinct bytes. ttl_seconds may be inf.
-    eviction_policy, admission: names of caches.policies.catalog."""
+    eviction_policy, admission: names of caches.policies.pair."""
 
     size_bytes: float | None = None
     size_share: float | None = None
@@ -134,13 +133,11 @@ def _warmup(value: str) -> tuple[str, float]:
 
 
 def _policy(value: str) -> tuple[str, str]:
-    eviction_called(value)
-    return "eviction_policy", value
+    return "eviction_policy", CachePolicy(value).eviction
 
 
 def _admission(value: str) -> tuple[str, str]:
-    admission_called(value)
-    return "admission", value
+    return "admission", CachePolicy(admission=value).admission
 
 
 def policy_of(wish: Wish, configured: Sequence[CachePolicy]) -> tuple[CachePolicy, list[str]]:

@@ -31,10 +31,11 @@ def prefix_cells(
     axes: tuple[Axis, Axis],
     warmup_ratio: float,
     progress: Callable[[int, int], None] | None = None,
+    bounded: bool = True,
 ) -> Cells:
     """Exact. A request counts as a hit by the share of its prompt that was found, in either tier.
 
-    InputError for another kind of cache.
+    bounded: whether to work out the bound. InputError for another kind of cache.
     """
     scene = world.scene
     if not isinstance(scene, PrefixScene):
@@ -46,7 +47,8 @@ def prefix_cells(
     shape = (1, *(len(axis.values) for axis in axes), len(world))
     compute = column(rows, "compute_usd") / scene.tariff.gpu_second
     grid = Grid(settings, usd, np.zeros(usd.shape, np.bool_), compute, exact=True)
-    return Cells(axes, reads, column(rows, "hits").reshape(shape), usd.reshape(shape), grid, _bound(scene, axes), 1.0)
+    bound = _bound(scene, axes) if bounded else None
+    return Cells(axes, reads, column(rows, "hits").reshape(shape), usd.reshape(shape), grid, bound, 1.0)
 
 
 def _values(axes: tuple[Axis, Axis]) -> tuple[Array, Array]:

@@ -108,11 +108,12 @@ def whatif(
 
 
 def asked_policies(config: TunerConfig, evictions: str | None, admissions: str | None) -> tuple[CachePolicy, ...]:
-    """Names with commas between them; None stands for what the settings say. Raises InputError for an unknown one."""
+    """Names with commas between them; None stands for what the settings say. Raises InputError for one that the
+    configured kind of cache does not have."""
     cache = config.cache
     names = cache.eviction_policy if evictions is None else [one.strip() for one in evictions.split(",")]
     rules = [cache.admission] if admissions is None else [one.strip() for one in admissions.split(",")]
-    return policies_called(names, rules)
+    return policies_called(names, rules, cache.kind)
 
 
 def ask_with_progress(config: TunerConfig, recording: Trace, ask: Ask) -> WhatIf:

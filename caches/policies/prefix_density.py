@@ -21,10 +21,13 @@ at the end of some bin j can have:
     max over j of  sum(i..j) S(k) h(k)  /  sum(i..j) S(k) (1 - h(k) / 2) w(k),    S(k) = product(i..k-1) (1 - h)
 
 w: widths of bins. It may rise with age, where hardly anybody returns at once.
+
+Loops stand here where whole arrays would do: every kernel around compiles them anew, and they compile much sooner.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -91,15 +94,20 @@ def class_of(uses: int, size: int, gap: int) -> int:
 def densities(returned: Array, lost: Array, strength: float) -> Array:
     """Hits per second, float64 (classes, BINS). returned, lost: blocks that were used again at an age in a bin, and
     that were watched no longer once they had survived it; float64 (classes, BINS)."""
-    at_risk = returned + lost
-    for b in range(BINS - 2, -1, -1):
-        at_risk[:, b] += at_risk[:, b + 1]
+    at_risk, used, count = np.empty(returned.shape), np.empty(returned.shape[0], np.int64), 0
+    for c in range(returned.shape[0]):
+        still = 0.0
+        for b in range(BINS - 1, -1, -1):
+            still = returned[c, b] + lost[c, b] + still
+            at_risk[c, b] = still
+        if still > 0.0:
+            used[count] = c
+            count += 1
     curve = _curves(returned, at_risk, strength)
-    used = np.flatnonzero(at_risk[:, 0] > 0.0)
-    factor = _factors(returned, at_risk, curve, used, strength)
+    factor = _factors(returned, at_risk, curve, used[:count], strength)
     best = np.zeros(returned.shape)
-    for c in used:
-        _index(curve[c % GAPS], factor[c], best[c])
+    for i in range(count):
+        _index(curve[used[i] % GAPS], factor[used[i]], best[used[i]])
     return best
 
 
@@ -108,33 +116,52 @@ def _curves(returned: Array, at_risk: Array, strength: float) -> Array:
     """Chances of a return by bin for each gap, (GAPS, BINS): as seen, with 8 x `strength` blocks of the average over
     gaps; that as seen too, with `strength` blocks that return at the same rate at any age, or nothing would be expected
     of ages that nobody has come to yet."""
-    came, were = np.zeros((GAPS, BINS)), np.zeros((GAPS, BINS))
+    came, were, average = np.zeros((GAPS, BINS)), np.zeros((GAPS, BINS)), np.empty(BINS)
     for c in range(returned.shape[0]):
-        came[c % GAPS] += returned[c]
-        were[c % GAPS] += at_risk[c]
-    all_came, all_were = came.sum(axis=0), were.sum(axis=0)
-    seconds = ((all_were - 0.5 * all_came) * WIDTHS).sum()
-    steady = 1.0 - np.exp(-all_came.sum() / max(seconds, 1e-9) * WIDTHS)
-    average = (all_came + strength * steady) / (all_were + strength)
+        for b in range(BINS):
+            came[c % GAPS, b] += returned[c, b]
+            were[c % GAPS, b] += at_risk[c, b]
+    returns, seconds = 0.0, 0.0
+    for b in range(BINS):
+        returns += _down(came, b)
+        seconds += (_down(were, b) - 0.5 * _down(came, b)) * WIDTHS[b]
+    for b in range(BINS):
+        steady = 1.0 - math.exp(-returns / max(seconds, 1e-9) * WIDTHS[b])
+        average[b] = (_down(came, b) + strength * steady) / (_down(were, b) + strength)
     for g in range(GAPS):
-        more = (came[g].sum() + strength) / ((were[g] * average).sum() + strength)
+        seen, expected = 0.0, 0.0
+        for b in range(BINS):
+            seen += came[g, b]
+            expected += were[g, b] * average[b]
+        more = (seen + strength) / (expected + strength)
         for b in range(BINS):
             prior = min(average[b] * more, MOST)
             came[g, b] = (came[g, b] + 8.0 * strength * prior) / (were[g, b] + 8.0 * strength)
     return came
 
 
+@njit(inline="always")
+def _down(table: Array, column: int) -> Any:
+    total = 0.0
+    for row in range(table.shape[0]):
+        total += table[row, column]
+    return total
+
+
 @njit(cache=True)
 def _factors(returned: Array, at_risk: Array, curve: Array, used: Array, strength: float) -> Array:
     """By class; 1 for those never seen. used: those that were."""
-    factor, seen, expected = np.ones(returned.shape[0]), returned.sum(axis=1), np.zeros(returned.shape[0])
+    factor, seen, expected = np.ones(returned.shape[0]), np.zeros(returned.shape[0]), np.zeros(returned.shape[0])
     for c in used:
-        expected[c] = (at_risk[c] * curve[c % GAPS]).sum()
+        for b in range(BINS):
+            seen[c] += returned[c, b]
+            expected[c] += at_risk[c, b] * curve[c % GAPS, b]
     strides, levels = (SIZES * GAPS, GAPS, 1), (USES, SIZES, GAPS)
-    effect = np.ones((3, max(levels)))
+    effect, came, were = np.ones((3, SIZES)), np.empty(SIZES), np.empty(SIZES)
     for _ in range(ROUNDS):
         for f in range(3):
-            came, were = np.zeros(levels[f]), np.zeros(levels[f])
+            for level in range(levels[f]):
+                came[level], were[level] = 0.0, 0.0
             for c in used:
                 level = c // strides[f] % levels[f]
                 came[level] += seen[c]
@@ -144,7 +171,8 @@ def _factors(returned: Array, at_risk: Array, curve: Array, used: Array, strengt
             for c in used:
                 level = c // strides[f] % levels[f]
                 factor[c] *= came[level] / effect[f, level]
-            effect[f, : levels[f]] = came
+            for level in range(levels[f]):
+                effect[f, level] = came[level]
     return factor
 
 

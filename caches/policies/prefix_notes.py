@@ -155,10 +155,12 @@ def estimate(notes: Notes, rules: PrefixRules, now: float) -> None:
     lost = notes.lost.copy()
     for group in range(notes.tally[OLDEST_GROUP], notes.tally[GROUPS]):
         _survived(lost, notes, group % rules.remembered, now)
-    notes.worth[:] = density.densities(notes.returned, lost, rules.strength)
-    fade = 0.5 ** (rules.every / rules.half_life)
-    notes.returned[:] *= fade
-    notes.lost[:] *= fade
+    worth, fade = density.densities(notes.returned, lost, rules.strength), 0.5 ** (rules.every / rules.half_life)
+    for kind in range(worth.shape[0]):
+        for b in range(worth.shape[1]):
+            notes.worth[kind, b] = worth[kind, b]
+            notes.returned[kind, b] *= fade
+            notes.lost[kind, b] *= fade
 
 
 @njit(cache=True)
@@ -203,3 +205,27 @@ def value_of(notes: Notes, rules: PrefixRules, block: int, now: float) -> Any:
             kind = notes.kind[group % rules.remembered]
             value = notes.worth[kind, density.bin_of(max(now - notes.seen[block], 0.0))]
     return value
+
+
+@njit(cache=True)
+def notes_at(lanes: Any, lane: int) -> Notes:
+    """Of the cache of a lane; what is written to it is written there. lanes: Notes of lanes, or what has its fields."""
+    return Notes(
+        lanes.group[lane],
+        lanes.seen[lane],
+        lanes.times[lane],
+        lanes.weight[lane],
+        lanes.value[lane],
+        lanes.recent[lane],
+        lanes.children[lane],
+        lanes.leaf[lane],
+        lanes.spot[lane],
+        lanes.tally[lane],
+        lanes.age[lane],
+        lanes.kind[lane],
+        lanes.since[lane],
+        lanes.waiting[lane],
+        lanes.returned[lane],
+        lanes.lost[lane],
+        lanes.worth[lane],
+    )

@@ -20,7 +20,6 @@ from caches.stats import Expiry
 from envs.control import Episodes, LaneControl, observation_scale
 from envs.interval import STATS, column, total_usd
 from envs.lanes import RESPONSE, Scene, fork
-from envs.prefix import PrefixConfig
 from envs.world import Reference, World
 from tests.envs.test_lanes import random_settings
 from tests.envs.worlds import SETTINGS, problem, random_trace
@@ -153,8 +152,3 @@ def test_policies_are_called_by_name() -> None:
             policies_called(wrong)
     with pytest.raises(InputError, match="admission: got 'none'"):
         policies_called("lru", ("none",))
-
-
-def test_a_prefix_cache_has_policies_of_its_own() -> None:
-    with pytest.raises(InputError, match="got sieve for a prefix cache, expected lru"):
-        World(problem(prefix=PrefixConfig(), policy=CachePolicy("sieve")))

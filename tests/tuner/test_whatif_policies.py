@@ -12,6 +12,7 @@ from api.report.whatif import whatif_page
 from caches.errors import InputError
 from caches.policies.catalog import EVICTIONS
 from caches.policies.pair import PLAIN, CachePolicy, policies_called
+from caches.policies.prefix_settings import PREFIX_EVICTIONS
 from envs.interval import column, total_usd, unsafe
 from envs.reward import Constraints
 from envs.world import World
@@ -180,7 +181,7 @@ def test_settings_name_one_policy_or_several() -> None:
     assert config_of().cache.policy == PLAIN
     config = config_of(**{"cache.eviction_policy": "all"})
     assert [one.eviction for one in config.cache.policies] == list(EVICTIONS)
-    with pytest.raises(InputError, match=r"cache\.eviction_policy: got 9 policies, expected the one"):
+    with pytest.raises(InputError, match=r"cache\.eviction_policy: got lru, .*, w-tinylfu, expected one: "):
         _ = config.cache.policy
     assert config.cache.under(CachePolicy("sieve", "tinylfu")).policy == CachePolicy("sieve", "tinylfu")
     for wrong in ("fifo", ["lru", "all"], []):
@@ -188,5 +189,13 @@ def test_settings_name_one_policy_or_several() -> None:
             config_of(**{"cache.eviction_policy": wrong})
     with pytest.raises(InputError, match=r"cache\.admission: got 'x', expected one of all"):
         config_of(**{"cache.admission": "x"})
-    with pytest.raises(InputError, match="expected eviction_policy lru and admission all where kind is prefix"):
-        config_of(**{"cache.eviction_policy": "sieve", "cache.kind": "prefix"})
+    for kind, alien in (("prefix", "w-tinylfu"), ("response", "hit-density")):
+        with pytest.raises(InputError, match=rf"cache\.eviction_policy: got '{alien}', expected one of lru, "):
+            config_of(**{"cache.eviction_policy": alien, "cache.kind": kind})
+    with pytest.raises(InputError, match=r"cache\.admission: got 'tinylfu', expected one of all, second-hit"):
+        config_of(**{"cache.admission": "tinylfu", "cache.kind": "prefix"})
+    every = config_of(**{"cache.eviction_policy": "all", "cache.kind": "prefix"})
+    assert [one.eviction for one in every.cache.policies] == list(PREFIX_EVICTIONS)
+    assert asked_policies(every, "all", None) == every.cache.policies
+    with pytest.raises(InputError, match=r"eviction_policy: got 'w-tinylfu', expected of lru, .* in a prefix cache"):
+        asked_policies(every, "w-tinylfu", None)
