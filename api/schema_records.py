@@ -23,7 +23,12 @@ from tuner.records import (
     WishKind,
 )
 
-SETTINGS: dict[str, JsonValue] = {"cache_size_bytes": 268_435_456.0, "ttl_seconds": 3_600.0, "warmup_ratio": 0.0}
+SETTINGS: dict[str, JsonValue] = {
+    "cache_size_bytes": 268_435_456.0,
+    "ttl_seconds": 3_600.0,
+    "warmup_ratio": 0.0,
+    "eviction_policy": None,
+}
 
 
 class Out(BaseModel):
@@ -33,16 +38,22 @@ class Out(BaseModel):
 
 
 class SettingsOut(Out):
+    """eviction_policy: by its name; null for that which the cache was made with."""
+
     model_config = ConfigDict(json_schema_extra={"examples": [SETTINGS]})
 
     cache_size_bytes: float
     ttl_seconds: float
     warmup_ratio: float
+    eviction_policy: str | None = None
 
     @staticmethod
     def of(settings: KnobSettings) -> SettingsOut:
         return SettingsOut(
-            cache_size_bytes=settings.cache_size, ttl_seconds=settings.ttl_seconds, warmup_ratio=settings.warmup_ratio
+            cache_size_bytes=settings.cache_size,
+            ttl_seconds=settings.ttl_seconds,
+            warmup_ratio=settings.warmup_ratio,
+            eviction_policy=settings.eviction_policy,
         )
 
 

@@ -70,9 +70,13 @@ def money(value: float) -> str:
 
 
 def settings_text(settings: KnobSettings) -> str:
-    """`256 MiB, 1 h, warm-up 5 %`."""
-    text = f"{readable(settings.cache_size, 'bytes')}, {readable(settings.ttl_seconds, 's')}"
-    return f"{text}, warm-up {percent(settings.warmup_ratio)}" if settings.warmup_ratio else text
+    """`256 MiB, 1 h, warm-up 5 %, s3-fifo`."""
+    parts = [readable(settings.cache_size, "bytes"), readable(settings.ttl_seconds, "s")]
+    if settings.warmup_ratio:
+        parts.append(f"warm-up {percent(settings.warmup_ratio)}")
+    if settings.eviction_policy is not None:
+        parts.append(settings.eviction_policy)
+    return ", ".join(parts)
 
 
 def band_text(band: Band, unit: str) -> str:

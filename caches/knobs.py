@@ -23,26 +23,35 @@ class KnobSettings:
     """A full assignment of all knobs. Partial assignments do not exist.
 
     cache_size: capacity in bytes. ttl_seconds: lifetime of an entry. warmup_ratio: share, in [0, 1], of the
-    ranked warm-up candidates that are fetched ahead at the start of a control interval.
+    ranked warm-up candidates that are fetched ahead at the start of a control interval. eviction_policy: beside the
+    knobs, by its name in caches.policies.catalog; None: the one that the cache was made with.
     """
 
     cache_size: float
     ttl_seconds: float
     warmup_ratio: float
+    eviction_policy: str | None = None
 
     def __post_init__(self) -> None:
         for name in KNOB_NAMES:
             if not math.isfinite(getattr(self, name)):
                 raise InputError(f"{name}: got {getattr(self, name)!r}, expected a finite number")
+        if self.eviction_policy is not None and not isinstance(self.eviction_policy, str):
+            raise InputError(f"eviction_policy: got {self.eviction_policy!r}, expected a name, or None")
 
     def as_array(self) -> FloatArray:
         """Shape (3,), in the order of KNOB_NAMES."""
         return np.array([self.cache_size, self.ttl_seconds, self.warmup_ratio])
 
+    def numbers(self) -> dict[str, float]:
+        """The knobs by name, without the eviction policy."""
+        return {name: getattr(self, name) for name in KNOB_NAMES}
+
     @staticmethod
     def from_array(values: FloatArray) -> KnobSettings:
         """From shape (3,), in the order of KNOB_NAMES."""
-        return KnobSettings(*(float(value) for value in values))
+        size, ttl, warmup = (float(value) for value in values)
+        return KnobSettings(size, ttl, warmup)
 
 
 KNOB_NAMES = ("cache_size", "ttl_seconds", "warmup_ratio")
@@ -115,7 +124,7 @@ class KnobSpace:
         return np.array([knob.max_step for knob in self.knobs])
 
     def default(self) -> KnobSettings:
-        return KnobSettings(*(knob.default for knob in self.knobs))
+        return KnobSettings.from_array(np.array([knob.default for knob in self.knobs]))
 
     def positions(self, settings: KnobSettings) -> FloatArray:
         """Shape (3,), each in [0, 1]."""
@@ -124,7 +133,8 @@ class KnobSpace:
 
     def settings(self, positions: FloatArray) -> KnobSettings:
         """Inverse of `positions`; clamps to the range."""
-        return KnobSettings(*(float(knob.value(float(p))) for knob, p in zip(self.knobs, positions, strict=True)))
+        values = [knob.value(float(p)) for knob, p in zip(self.knobs, positions, strict=True)]
+        return KnobSettings.from_array(np.array(values))
 
     def values(self, positions: FloatArray) -> FloatArray:
         """What `settings` says, for many positions at once: shape (..., 3) to the same shape."""

@@ -10,6 +10,9 @@ they arrive. So an arm that grows does not start cold.
 Capacity moves with them: an arm that is to shrink binds at what it still holds, and one that is to grow has what is
 left of the sum that both aim at. So together they never have more than that sum, or than they had before where it is
 smaller now. What must go for space goes after the hand-over, in bounded steps as well.
+
+Each arm has its own eviction policy, that which the caches were made with unless its settings name one. Another one
+takes over as InProcessCache.change_policy says, in bounded steps too.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ from typing import Generic, TypeVar
 
 from caches.in_process import InProcessCache
 from caches.knobs import KnobSettings
+from caches.policies.catalog import eviction_called
+from caches.policies.live.making import name_of
+from caches.policies.settings import Eviction
 from caches.target import Arm, Plan, Split
 
 K = TypeVar("K", bound=Hashable)
@@ -59,16 +65,23 @@ class SplitCache(Generic[K, V]):
     ) -> None:
         self.caches, self.plan, self._picker, self.retention = dict(caches), plan, picker, retention
         self._pick, self._targets = picker(plan.split), _capacities(plan)
+        self._made_with = {arm: cache.eviction for arm, cache in caches.items()}
         self._scans: dict[Arm, _Scan[K]] = {}
         self._still = 0
         for arm, cache in self.caches.items():
             cache.capacity_bytes = self._targets[arm]
             cache.ttl_seconds = retention * plan.settings(arm).ttl_seconds
+            cache.change_policy(self._eviction(plan, arm), 0.0)  # of nothing, so at once
 
     @property
     def moving(self) -> bool:
         """Whether an arm may still hold entries of the other's keys."""
         return bool(self._scans)
+
+    @property
+    def changing(self) -> bool:
+        """Whether an arm is still under another eviction policy than it is to be."""
+        return any(cache.eviction != cache.eviction_aim for cache in self.caches.values())
 
     def arm_of(self, key: K) -> Arm:
         return self._pick(key)
@@ -80,8 +93,10 @@ class SplitCache(Generic[K, V]):
             self._hand_over(key, OTHER[arm], now_seconds)
         return arm
 
-    def aim(self, plan: Plan, now_seconds: float) -> None:
-        """Lifetimes count at once, capacities as far as what is held allows; the same plan again changes nothing."""
+    def aim(self, plan: Plan, now_seconds: float, most: int | None = None) -> None:
+        """Lifetimes count at once, capacities as far as what is held allows; the same plan again changes nothing. most:
+        entries of an arm that are few enough for another eviction policy at once; None for any number."""
+        evictions = {arm: self._eviction(plan, arm) for arm in self.caches}  # or an error, before anything changes
         if plan.split != self.plan.split:
             self._pick = self._picker(plan.split)
             self._scans = {
@@ -92,14 +107,16 @@ class SplitCache(Generic[K, V]):
         self.plan, self._targets = plan, _capacities(plan)
         for arm, cache in self.caches.items():
             cache.apply(cache.capacity_bytes, self.retention * plan.settings(arm).ttl_seconds, now_seconds)
+            cache.change_policy(evictions[arm], now_seconds, most)
         self._bind()
 
     def tend(self, most: int, now_seconds: float) -> bool:
-        """A step of housekeeping, which hands over, evicts and removes for age at most so many entries of each arm.
-        Returns whether there is more to do."""
+        """A step of housekeeping, which hands over, evicts and removes for age at most so many entries of each arm, and
+        tells another eviction policy of as many. Returns whether there is more to do."""
         self._scan(most, now_seconds)
         done = not self._scans
         for arm, cache in self.caches.items():
+            done = cache.tend_policy(most) and done
             aim = cache.capacity_bytes if self._scans else min(cache.capacity_bytes, self._targets[arm])
             done = cache.shrink(aim, most, now_seconds) and done
         self._bind()
@@ -125,10 +142,17 @@ class SplitCache(Generic[K, V]):
             self._still -= 1
 
     def _binding(self, arm: Arm) -> KnobSettings:
-        settings, capacity = self.plan.settings(arm), self.caches[arm].capacity_bytes
+        settings, cache = self.plan.settings(arm), self.caches[arm]
+        if cache.eviction != self._eviction(self.plan, arm):
+            settings = replace(settings, eviction_policy=name_of(cache.eviction))
+        capacity = cache.capacity_bytes
         if capacity == self._targets[arm]:
             return settings
         return replace(settings, cache_size=capacity / self.plan.split.share(arm))
+
+    def _eviction(self, plan: Plan, arm: Arm) -> Eviction:
+        name = plan.settings(arm).eviction_policy
+        return self._made_with[arm] if name is None else eviction_called(name)
 
     def _scan(self, most: int, now: float) -> None:
         """From the arm that is less far, so that arms which exchange keys make room for each other."""

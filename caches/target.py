@@ -46,7 +46,7 @@ class Split:
 @dataclass(frozen=True)
 class Plan:
     """What a cache is to do. control, treatment: settings stated for the whole cache; an arm with a share s of the keys
-    is given s times that cache_size."""
+    is given s times that cache_size. Each names its eviction policy, or none for that which the cache was made with."""
 
     split: Split
     control: KnobSettings
@@ -59,7 +59,8 @@ class Plan:
 @dataclass(frozen=True)
 class Standing:
     """What a cache says of itself. plan: what it aims at. binding: what binds now, by arm, stated for the whole cache;
-    it differs from the plan while a smaller capacity is reached step by step; an arm without a share is left out.
+    it differs from the plan while a smaller capacity or another eviction policy is reached step by step; an arm without
+    a share is left out.
     fence: the highest that it has seen. began_seconds: when it started, Unix time: after another start nothing that was
     applied holds."""
 
@@ -152,12 +153,17 @@ class LiveCache(Protocol):
     def knob_space(self) -> KnobSpace:
         """Ranges that the operator gives, with the operator's own static settings as defaults. Of the whole cache."""
 
+    def eviction_policies(self) -> tuple[str, ...]:
+        """Names of those that it can be brought under while it runs, the one that it was made with first; none where it
+        does not tell. Changes nothing."""
+
     def standing(self) -> Standing:
         """Changes nothing."""
 
     def apply(self, plan: Plan, fence: int) -> Standing:
         """Aims at a plan and returns what was taken, inside the ranges. Applying the same plan again changes nothing.
-        Raises Fenced, having changed nothing, where `fence` is below the highest seen."""
+        Raises Fenced, having changed nothing, where `fence` is below the highest seen; of an eviction policy that it
+        does not offer InputError or, as of all that a gateway refuses, CacheUnavailable."""
 
     def counters(self) -> Counted:
         """Changes nothing."""

@@ -40,11 +40,11 @@ class LiveArms:
         return Standing(self.tier.plan, self.tier.binding(), self._fence, self._began_seconds)
 
     def apply(self, plan: Plan, fence: int) -> Standing:
-        """Raises Fenced, having changed nothing."""
+        """Raises Fenced, or InputError for an eviction policy that is not offered, having changed nothing."""
         if fence < self._fence:
             raise Fenced(f"fence: got {fence}, expected at least {self._fence}, which this cache has seen")
-        self._fence = fence
         self.tier.aim(plan, self._clock())
+        self._fence = fence
         return self.standing()
 
     def counted(self) -> Counted:

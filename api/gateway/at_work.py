@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -56,7 +57,7 @@ async def at_work(built: Built) -> AsyncIterator[list[str]]:
             await asyncio.to_thread(save_tier, tier, folder)
 
 
-async def _settled(place: Place, stated: Mapping[str, float], now_seconds: float) -> list[str]:
+async def _settled(place: Place, stated: Mapping[str, Any], now_seconds: float) -> list[str]:
     """Such a tier keeps its settings: what is stated here is applied, what is not stays as somebody set it."""
     unreached = [f"Tier {place.tier.name} cannot be reached now; it is tried again while the gateway runs."]
     tier = inside(place.tier)

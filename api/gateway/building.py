@@ -140,7 +140,11 @@ def _add_semantic(
 def _add_tiers(parts: _Parts, config: ServeConfig, source: str, environ: Mapping[str, str]) -> SplitTier | None:
     """All but the one that answers by meaning. Returns the tier that is tuned."""
     memory, disk = config.tiers.memory, config.tiers.disk
-    policies: Any = {"eviction": memory.eviction, "admission": memory.judged_by}
+    policies: Any = {
+        "eviction": memory.eviction,
+        "admission": memory.judged_by,
+        "policies": memory.offered_policies,
+    }
     split = partial(SplitTier, memory.knobs, assigner, MEMORY, retention=parts.retention, **policies)
     tuned = split() if config.tuning.enabled else None
     make = partial(MemoryTier, name=MEMORY, **policies)

@@ -1,10 +1,11 @@
-"""The settings of the cache as JSON: of each tier its knobs, and of the one that answers by meaning its thresholds."""
+"""The settings of the cache as JSON: of each tier its knobs, of memory its eviction policy, and of the tier that
+answers by meaning its thresholds."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from api.gateway.access import checked_partition
@@ -13,9 +14,13 @@ from api.http.errors import BadRequest
 from caches.keys.request_key import Partition
 from caches.knobs import KNOB_NAMES, KnobSettings
 from caches.place import Place
+from caches.policies.live.making import name_of
 from caches.semantic.matching import THRESHOLD, Matching
+from caches.tiers.memory import MemoryTier
+from caches.tiers.retaining import inside
+from caches.tiers.split import SplitTier
 
-PARTITIONS = "partitions"
+PARTITIONS, POLICY = "partitions", "eviction_policy"
 NAMES = frozenset({"tenant", "namespace", THRESHOLD})
 Thresholds = dict[Partition | None, float | None]
 
@@ -35,6 +40,8 @@ class CacheSettings:
         self._clock = service.clock
         self._places = {place.tier.name: place for place in service.stack.places}
         self._matching = None if service.checker is None else service.checker.tier
+        memory = {name: inside(place.tier) for name, place in self._places.items()}
+        self._changeable = {name: tier for name, tier in memory.items() if isinstance(tier, MemoryTier | SplitTier)}
         semantic = {name: place.tier for name, place in self._places.items() if isinstance(place.tier, Matching)}
         self._matching_name = next((name for name, tier in semantic.items() if tier is self._matching), None)
 
@@ -45,7 +52,8 @@ class CacheSettings:
 
     async def told(self) -> dict[str, Any]:
         """What binds. A tier that could not be reached is None."""
-        return self._as_json({name: await place.ask(place.tier.settings) for name, place in self._places.items()})
+        told = {name: await place.ask(place.tier.settings) for name, place in self._places.items()}
+        return self._as_json(told, {name: tier.eviction_policy for name, tier in self._changeable.items()})
 
     async def applied(self, body: Mapping[str, Any], tenant: str) -> dict[str, Any]:
         """Returns what was taken, of what was wished. tenant: of the partitions that name none."""
@@ -54,16 +62,30 @@ class CacheSettings:
         if self._matching is not None:
             for partition, threshold in wish.thresholds.items():
                 self._matching.set_similarity_threshold(threshold, partition)
-        return self._as_json(taken, wish.thresholds)
+        aimed_at = {
+            name: one.eviction_policy or name_of(self._changeable[name].made_with)
+            for name, one in taken.items()
+            if one is not None and name in self._changeable
+        }
+        return self._as_json(taken, aimed_at, wish.thresholds)
 
     async def _taken(self, place: Place, knobs: KnobSettings) -> KnobSettings | None:
         taken = await place.ask(place.tier.apply, knobs, self._clock())
         await place.tend_ttl()  # the stack knows of the new lifetime at once, not at the next housekeeping
         return taken
 
-    def _as_json(self, knobs: Mapping[str, KnobSettings | None], wished: Thresholds | None = None) -> dict[str, Any]:
-        """wished: the thresholds to tell of; None for all."""
-        tiers: dict[str, Any] = {name: None if one is None else asdict(one) for name, one in knobs.items()}
+    def _as_json(
+        self,
+        knobs: Mapping[str, KnobSettings | None],
+        policies: Mapping[str, str | None],
+        wished: Thresholds | None = None,
+    ) -> dict[str, Any]:
+        """policies: of tiers that have one; None of one without a name. wished: the thresholds to tell of; None for
+        all."""
+        tiers: dict[str, Any] = {name: None if one is None else one.numbers() for name, one in knobs.items()}
+        for tier, policy in policies.items():
+            if tiers[tier] is not None and policy is not None:
+                tiers[tier] |= {POLICY: policy}
         matching, name = self._matching, self._matching_name
         if matching is None or name is None:
             return {"tiers": tiers}
@@ -86,8 +108,20 @@ class CacheSettings:
                 value = {knob: number for knob, number in value.items() if knob != THRESHOLD}
                 if not value:
                     continue
-            knobs[name] = _knobs(name, value)
+            knobs[name] = self._knobs(name, value)
         return _Wish(knobs, thresholds)
+
+    def _knobs(self, name: str, value: object) -> KnobSettings:
+        if not isinstance(value, dict) or POLICY not in value:
+            return _knobs(name, value)
+        place, policy = f"{name}.{POLICY}", value[POLICY]
+        if name not in self._changeable:
+            raise BadRequest(f"{place}: expected none, only {' or '.join(self._changeable)} can change it", place)
+        offered = self._changeable[name].policies
+        if policy is not None and policy not in offered:
+            raise BadRequest(f"{place}: got {str(policy)[:40]!r}, expected of {', '.join(offered)}", place)
+        knobs = _knobs(name, {knob: number for knob, number in value.items() if knob != POLICY})
+        return replace(knobs, eviction_policy=policy)
 
 
 def threshold_told(matching: Matching, partition: Partition) -> dict[str, Any]:
@@ -98,7 +132,8 @@ def _knobs(name: str, value: object) -> KnobSettings:
     """All of them: while a tier shrinks, what binds is not what it aims at, so there is no half to leave as it is."""
     if not isinstance(value, dict) or set(value) != set(KNOB_NAMES):
         raise BadRequest(f"{name}: expected an object with {', '.join(KNOB_NAMES)}", name)
-    return KnobSettings(**{knob: _number(number, f"{name}.{knob}") for knob, number in value.items()})
+    numbers: Any = {knob: _number(number, f"{name}.{knob}") for knob, number in value.items()}
+    return KnobSettings(**numbers)
 
 
 def _partition_thresholds(value: object, tenant: str) -> Thresholds:

@@ -22,7 +22,7 @@ from api.gateway.config_knobs import (
 )
 from api.gateway.config_semantic import SemanticConfig
 from caches.errors import InputError
-from caches.policies.catalog import admission_called, eviction_called
+from caches.policies.catalog import EVICTIONS, admission_called, eviction_called
 from caches.policies.settings import Admission, AdmitAll, Eviction
 from envs.units import described
 
@@ -38,6 +38,20 @@ class MemoryConfig(AdmissionConfig, LocalConfig):
     eviction_policy: EvictionName = described(
         "lru", "Which entry goes when it is full, see the page on eviction.", "name"
     )
+    eviction_policies: tuple[EvictionName, ...] | None = described(
+        None, "What that can be changed to at run time; not set: any of the page on eviction.", "list"
+    )
+
+    @model_validator(mode="after")
+    def _one_that_can_be_had(self) -> MemoryConfig:
+        """Who may come back to what it began with names it too."""
+        if self.eviction_policies is not None and self.eviction_policy not in self.eviction_policies:
+            raise ValueError(f"eviction_policies with {self.eviction_policy}, the eviction_policy that it begins with")
+        return self
+
+    @property
+    def offered_policies(self) -> tuple[str, ...]:
+        return tuple(EVICTIONS) if self.eviction_policies is None else self.eviction_policies
 
     @property
     def eviction(self) -> Eviction:

@@ -10,11 +10,13 @@ from tuner.records import ControlState
 
 NOT_SAID = "not said"
 COLUMNS = ("settings", "cache size", "lifetime (TTL)", "warm-up")
+POLICY, AS_MADE = "eviction policy", "the cache's own"
 
 
 def settings_rows(state: ControlState, limits: KnobSpace | None) -> PageTable:
-    """Of the open interval, with the range that binds them and what a kill restores, where the daemon has said."""
-    rows = [_row("control arm", state.plan.control)]
+    """Of the open interval, with the range that binds them and what a kill restores, where the daemon has said; with
+    eviction policies where one is named."""
+    rows: list[tuple[str, ...]] = [_row("control arm", state.plan.control)]
     if state.plan.split.treatment > 0.0:
         rows.append(_row("treatment arm", state.plan.treatment))
     if limits is None:
@@ -30,7 +32,19 @@ def settings_rows(state: ControlState, limits: KnobSpace | None) -> PageTable:
                 f"{percent(warmup.low)} to {percent(warmup.high)}",
             )
         )
-    return PageTable("Stated for the whole cache; an arm has its share of the size", COLUMNS, tuple(rows))
+    columns: tuple[str, ...] = COLUMNS
+    if policies := _policies(state):
+        columns = (*columns, POLICY)
+        others = [AS_MADE, ""] if limits is not None else [NOT_SAID] * 2
+        rows = [(*row, policy) for row, policy in zip(rows, [*policies, *others], strict=True)]
+    return PageTable("Stated for the whole cache; an arm has its share of the size", columns, tuple(rows))
+
+
+def _policies(state: ControlState) -> list[str]:
+    """Of the arms that have keys; none where no setting names one."""
+    arms = [state.plan.control] + ([state.plan.treatment] if state.plan.split.treatment > 0.0 else [])
+    named = [settings.eviction_policy for settings in arms]
+    return [AS_MADE if name is None else name for name in named] if any(named) else []
 
 
 def _row(name: str, settings: KnobSettings) -> tuple[str, str, str, str]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
 
 from caches.policies.settings import (
     Admission,
@@ -23,6 +27,8 @@ from caches.policies.settings import (
     TinyLfu,
     WTinyLfu,
 )
+
+FloatArray = NDArray[np.float64]
 
 # Rules.eviction and Rules.admission
 LRU, LRU_K, LFU, LFU_LRU, GDSF, S3_FIFO, SIEVE, W_TINYLFU = range(8)
@@ -60,12 +66,17 @@ class Rules(NamedTuple):
 
 @dataclass(frozen=True)
 class Needs:
-    """What a cache under some rules has to keep beside its entries, see caches.policies.state."""
+    """What a cache under some rules has to keep beside its entries, see caches.policies.state. circles: queues of
+    entries and names. history: uses of each key. asked: requests of each key."""
 
     circles: int
     heap: bool
+    numbered: bool
+    weighed: bool
+    history: int
     sketch: bool
     prices: bool
+    asked: int
 
 
 def fading_of(policy: Lfu) -> float:
@@ -88,13 +99,52 @@ def rules_from(numbers: Iterable[float]) -> Rules:
     return Rules(**{name: type(default)(number) for (name, default), number in named})
 
 
-def needs_of(rules: Rules) -> Needs:
-    """circles: queues of entries and names."""
+def needs_of(*rules: Rules) -> Needs:
+    """Of a cache that may come under any of these."""
+    each = [_needs_of(one) for one in rules]
+    return Needs(**{field.name: max(getattr(one, field.name) for one in each) for field in fields(Needs)})
+
+
+def _needs_of(rules: Rules) -> Needs:
     circles = {LRU: 1, LRU_K: 1, LFU_LRU: rules.most_uses, S3_FIFO: 3, SIEVE: 1, W_TINYLFU: 3}.get(rules.eviction, 0)
-    by_cost = rules.admission == COST_AWARE
+    heap = rules.eviction in (LRU_K, LFU, GDSF)
     return Needs(
-        circles,
-        rules.eviction in (LRU_K, LFU, GDSF),
-        rules.eviction == W_TINYLFU or rules.admission in (TINYLFU, COST_AWARE),
-        rules.eviction == GDSF or by_cost,
+        circles=circles,
+        heap=heap,
+        numbered=heap or rules.eviction == LFU_LRU,
+        weighed=rules.eviction in (LFU, GDSF),
+        history=rules.k if rules.eviction == LRU_K else 0,
+        sketch=rules.eviction == W_TINYLFU or rules.admission in (TINYLFU, COST_AWARE),
+        prices=rules.eviction == GDSF or rules.admission == COST_AWARE,
+        asked=rules.requests if rules.admission == SECOND_HIT else 0,
+    )
+
+
+def rules_table(rules: Iterable[Rules]) -> FloatArray:
+    """A row of plain numbers for each, (rules, numbers), from which `rules_at` makes them again."""
+    return np.array([[float(number) for number in one] for one in rules])
+
+
+@njit(cache=True)
+def rules_at(table: FloatArray, row: int) -> Rules:
+    """Those of a row of `rules_table`."""
+    own = table[row]
+    return Rules(
+        int(own[0]),
+        int(own[1]),
+        int(own[2]),
+        own[3],
+        own[4],
+        own[5],
+        own[6],
+        int(own[7]),
+        own[8],
+        own[9],
+        int(own[10]),
+        own[11],
+        own[12],
+        own[13],
+        int(own[14]),
+        own[15],
+        int(own[16]),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from caches.policies.numbers import BLOCK, FIRST_BLOCKS
-from caches.policies.rules import GDSF, LFU, LFU_LRU, LRU_K, SECOND_HIT, SIEVE, Rules, needs_of
+from caches.policies.rules import SIEVE, Rules, needs_of
 from caches.shadow import kernel
 
 Array = NDArray[Any]
@@ -30,9 +31,9 @@ class State(NamedTuple):
     queue: uint8 (keys,), which one a key is in, as its policy numbers them. uses: uint8 (keys,), hits, as far as its
     policy counts. tally: int64 (TALLIES,). cache_age: float64 (1,), Gdsf's. weight, value: float64 (keys,), uses and
     what follows from them. price: float64 (keys,), what a miss costs. used_at: int32 (keys, 2), number of the latest
-    use and of the write. history: int32 (keys, k), numbers of the latest uses, latest first. heap_value (float64),
-    heap_at, heap_key (int32): the heap, shape (room,). sketch: uint8 (blocks x BLOCK,). asked: int32 (keys, requests),
-    positions of the latest requests, latest first.
+    use and of the write. history: int32 (keys, k or more), numbers of the latest uses, latest first. heap_value
+    (float64), heap_at, heap_key (int32): the heap, shape (room,). sketch: uint8 (blocks x BLOCK,). asked: int32 (keys,
+    requests), positions of the latest requests, latest first.
 
     What a policy does not need has no rows.
     """
@@ -64,17 +65,16 @@ class State(NamedTuple):
 GROWING = ("warm_at", "warm_key", "warm_time")  # those that need more room with every warm-up
 
 
-def empty_states(rules: Rules, num_keys: int, lanes: int, warmup_room: int = 0) -> State:
-    """Caches side by side that hold nothing: every array has a first axis for the lane. `state_at` takes one out."""
-    needs = needs_of(rules)
+def empty_states(rules: Rules, num_keys: int, lanes: int, warmup_room: int = 0, others: Sequence[Rules] = ()) -> State:
+    """Caches side by side that hold nothing: every array has a first axis for the lane. `state_at` takes one out.
+
+    others: rules that the caches may come under later (caches.policies.changing).
+    """
+    needs = needs_of(rules, *others)
     linked = num_keys + needs.circles if needs.circles else 0
     in_heap = num_keys if needs.heap else 0
-    numbered = num_keys if needs.heap or rules.eviction == LFU_LRU else 0
-    weighed = num_keys if rules.eviction in (LFU, GDSF) else 0
-    remembered = num_keys if rules.eviction == LRU_K else 0
     room = in_heap + in_heap // 4 + 64 if needs.heap else 0
     blocks = _blocks(num_keys) if needs.sketch else 0
-    asked = num_keys if rules.admission == SECOND_HIT else 0
     links = np.tile(np.arange(linked, dtype=np.int32), (lanes, 1))
     tally = np.zeros((lanes, TALLIES), np.int64)
     tally[:, HAND] = num_keys if rules.eviction == SIEVE else 0
@@ -92,22 +92,22 @@ def empty_states(rules: Rules, num_keys: int, lanes: int, warmup_room: int = 0) 
         np.zeros((lanes, num_keys if linked else 0), np.uint8),
         tally,
         np.zeros((lanes, 1)),
-        np.zeros((lanes, weighed)),
-        np.zeros((lanes, weighed)),
+        np.zeros((lanes, num_keys if needs.weighed else 0)),
+        np.zeros((lanes, num_keys if needs.weighed else 0)),
         np.zeros((lanes, num_keys if needs.prices else 0)),
-        np.zeros((lanes, numbered, 2), np.int32),
-        np.full((lanes, remembered, rules.k), kernel.ABSENT, np.int32),
+        np.zeros((lanes, num_keys if needs.numbered else 0, 2), np.int32),
+        np.full((lanes, num_keys if needs.history else 0, needs.history), kernel.ABSENT, np.int32),
         np.zeros((lanes, room)),
         np.zeros((lanes, room), np.int32),
         np.zeros((lanes, room), np.int32),
         np.zeros((lanes, blocks * BLOCK), np.uint8),
-        np.full((lanes, asked, rules.requests), kernel.ABSENT, np.int32),
+        np.full((lanes, num_keys if needs.asked else 0, needs.asked), kernel.ABSENT, np.int32),
     )
 
 
-def empty_state(rules: Rules, num_keys: int, warmup_room: int = 0) -> State:
-    """One cache that holds nothing, with room to list so many warm-ups."""
-    return State(*(array[0] for array in empty_states(rules, num_keys, 1, warmup_room)))
+def empty_state(rules: Rules, num_keys: int, warmup_room: int = 0, others: Sequence[Rules] = ()) -> State:
+    """One cache that holds nothing, with room to list so many warm-ups. others: as of `empty_states`."""
+    return State(*(array[0] for array in empty_states(rules, num_keys, 1, warmup_room, others)))
 
 
 @njit(cache=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from caches.errors import InputError, Mismatch
 from caches.files import written_whole
 from caches.policies import kernel as policy_kernel
+from caches.policies.changing import change_policy
 from caches.policies.rules import ALL, LRU, Rules, rules_from, rules_of
 from caches.policies.settings import Admission, AdmitAll, Eviction, Lru
 from caches.policies.state import GROWING
@@ -83,8 +85,9 @@ class ShadowCache:
     """Walks forward over one trace. `position` is the next request to be replayed.
 
     The rules are those of caches.in_process, with another eviction policy or a rule of admission those of
-    caches.policies.kernel. cost: GPU seconds of each request on a miss, float32 (n,); without it a miss costs 1. Memory
-    for least recently used: 12 bytes per key, 16 per warm-up; forking copies just that.
+    caches.policies.kernel. cost: GPU seconds of each request on a miss, float32 (n,); without it a miss costs 1.
+    others: policies that it may change to. Memory for least recently used: 12 bytes per key, 16 per warm-up; forking
+    copies just that.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class ShadowCache:
         eviction: Eviction = Lru(),
         admission: Admission = AdmitAll(),
         cost: Array | None = None,
+        others: Sequence[Eviction] = (),
     ) -> None:
         self.requests, self.expiry, self.position = requests, expiry, 0
         self.limits = limits_of(capacity_bytes, ttl_seconds, expiry)
@@ -104,14 +108,26 @@ class ShadowCache:
         if len(self.cost) not in (0, len(requests.key)):
             raise InputError(f"cost: got {len(self.cost)} rows, expected one for each of {len(requests.key)} requests")
         self.rules = rules_of(eviction, admission)
+        self.choices = {other: rules_of(other, admission) for other in (eviction, *others)} if others else {}
         self.state: kernel.State | PolicyState = (
-            empty_state(num_keys) if _is_plain(self.rules) else empty_policy_state(self.rules, num_keys)
+            empty_state(num_keys)
+            if _is_plain(self.rules) and not others
+            else empty_policy_state(self.rules, num_keys, others=list(self.choices.values()))
         )
 
     def apply(self, capacity_bytes: float, ttl_seconds: float, now_seconds: float) -> None:
         """Brings new settings into force before the next request: first age, then space."""
         self.limits = limits_of(capacity_bytes, ttl_seconds, self.expiry)
         self._advance(self.position, now_seconds, NO_RECORD)
+
+    def change_policy(self, eviction: Eviction, now_seconds: float) -> None:
+        """Another eviction policy before the next request, see caches.policies.changing. Raises InputError for one that
+        is not of those that the cache was made for."""
+        if eviction not in self.choices:
+            raise InputError(f"eviction: got {eviction}, expected of {', '.join(map(str, self.choices)) or 'none'}")
+        assert isinstance(self.state, PolicyState)
+        self.rules = self.choices[eviction]
+        change_policy(self.state, self.rules, self.limits.capacity, now_seconds)
 
     def run(self, stop: int) -> None:
         """Replays up to, not including, request `stop`."""
@@ -152,7 +168,7 @@ class ShadowCache:
         """An independent copy that goes on from here over the same trace."""
         twin = ShadowCache.__new__(ShadowCache)
         twin.requests, twin.expiry, twin.position = self.requests, self.expiry, self.position
-        twin.limits, twin.rules, twin.cost = self.limits, self.rules, self.cost
+        twin.limits, twin.rules, twin.choices, twin.cost = self.limits, self.rules, self.choices, self.cost
         twin.state = type(self.state)(*(array.copy() for array in self.state))
         return twin
 
@@ -170,8 +186,8 @@ class ShadowCache:
 
     @staticmethod
     def restore(path: Path, requests: kernel.Requests, cost: Array | None = None) -> ShadowCache:
-        """cost: as at the beginning. Raises Mismatch when the state was saved on a trace with another number of
-        requests."""
+        """It stays under the policy that it was under. cost: as at the beginning. Raises Mismatch when the state was
+        saved on a trace with another number of requests."""
         with np.load(path, allow_pickle=False) as saved:
             rules = rules_from(saved["rules"])
             kind = kernel.State if _is_plain(rules) else PolicyState

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
@@ -31,11 +31,19 @@ class LocalTier(Generic[E]):
     """The part of the seam that follows from a live in-process cache. One event loop's; no locks.
 
     cache: at the defaults of the space. most_removed: entries in one call, beside those that a new one pushes out; a
-    thousand take about a millisecond.
+    thousand take about a millisecond. policies: as of `within`.
     """
 
-    def __init__(self, name: str, space: KnobSpace, cache: InProcessCache[bytes, E], most_removed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        space: KnobSpace,
+        cache: InProcessCache[bytes, E],
+        most_removed: int,
+        policies: Collection[str] = (),
+    ) -> None:
         self.name, self._space, self._cache, self._most = name, space, cache, most_removed
+        self.policies = tuple(policies)
         self._aim = within(space.default(), space)
         self._now = float("-inf")
 
@@ -67,7 +75,7 @@ class LocalTier(Generic[E]):
                 await asyncio.sleep(0)
 
     async def apply(self, settings: KnobSettings, now_seconds: float) -> KnobSettings:
-        self._aim = within(settings, self._space)
+        self._aim = within(settings, self._space, self.policies)
         binding = min(self._cache.capacity_bytes, self._cache.stats().used_bytes)  # until `tend` has made room
         size = max(int(self._aim.cache_size), binding)
         self._cache.apply(size, self._aim.ttl_seconds, self._clock(now_seconds))

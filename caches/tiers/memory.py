@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from caches.in_process import InProcessCache
 from caches.keys.request_key import Partition, RequestKey
-from caches.knobs import KnobSpace
+from caches.knobs import KnobSettings, KnobSpace
+from caches.policies.catalog import EVICTIONS, eviction_called
 from caches.policies.live.cache import live_cache
+from caches.policies.live.making import name_of
 from caches.policies.settings import Admission, AdmitAll, Eviction, Lru
 from caches.tiers.limits import within
 from caches.tiers.local import LocalTier
@@ -33,7 +36,11 @@ class _Entry(NamedTuple):
 
 class MemoryTier(LocalTier[_Entry]):
     """Entries are not copied: a body is bytes. entry_overhead_bytes: counted for each entry beside its body and labels
-    (`label_bytes`). Policies that go by the cost of a miss take what the backend took for the answer."""
+    (`label_bytes`). Policies that go by the cost of a miss take what the backend took for the answer.
+
+    policies: names of those that the eviction policy can be changed to. A change goes through the entries in steps of
+    `tend`, most_removed at a time; where there are no more than that, it is done when it is asked for.
+    """
 
     def __init__(
         self,
@@ -43,6 +50,7 @@ class MemoryTier(LocalTier[_Entry]):
         most_removed: int = 1_000,
         eviction: Eviction = Lru(),
         admission: Admission = AdmitAll(),
+        policies: Collection[str] = tuple(EVICTIONS),
     ) -> None:
         begin = within(space.default(), space)
         cache: InProcessCache[bytes, _Entry] = live_cache(
@@ -52,8 +60,32 @@ class MemoryTier(LocalTier[_Entry]):
             eviction=eviction,
             admission=admission,
         )
-        super().__init__(name, space, cache, most_removed)
-        self._overhead = entry_overhead_bytes
+        super().__init__(name, space, cache, most_removed, policies)
+        self._overhead, self.made_with = entry_overhead_bytes, eviction
+
+    @property
+    def eviction_policy(self) -> str | None:
+        """The name of the one that decides now; None of one without a name."""
+        return name_of(self._cache.eviction)
+
+    async def apply(self, settings: KnobSettings, now_seconds: float) -> KnobSettings:
+        taken = await super().apply(settings, now_seconds)
+        self._cache.change_policy(self._aimed_at, self._clock(now_seconds), self._most)
+        return taken
+
+    async def settings(self) -> KnobSettings:
+        told = await super().settings()
+        reached = self._cache.eviction == self._aimed_at
+        return told if reached else replace(told, eviction_policy=self.eviction_policy)
+
+    async def tend(self, now_seconds: float) -> bool:
+        changed = self._cache.tend_policy(self._most)
+        return await super().tend(now_seconds) or not changed
+
+    @property
+    def _aimed_at(self) -> Eviction:
+        name = self._aim.eviction_policy
+        return self.made_with if name is None else eviction_called(name)
 
     async def lookup(self, key: RequestKey, now_seconds: float) -> Found | None:
         entry = self._cache.get(key.id, self._clock(now_seconds))

@@ -7,11 +7,12 @@ between them is for `aim` and `binding`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 
 from caches.keys.request_key import RequestKey
 from caches.knobs import KnobSettings, KnobSpace
+from caches.policies.catalog import EVICTIONS
 from caches.policies.settings import Admission, AdmitAll, Eviction, Lru
 from caches.split import TURNS, SplitCache
 from caches.stats import CacheStats
@@ -28,8 +29,8 @@ class SplitTier:
     """Two memory tiers. One event loop's; no locks.
 
     picker: which arm the id of a key belongs to, under a split. Without one being aimed at, all keys are the control
-    arm's. entry_overhead_bytes, most_removed, eviction, admission: as of a MemoryTier, but for the first for each arm
-    by itself. retention: as of a RetainingTier.
+    arm's. entry_overhead_bytes, most_removed, eviction, admission, policies: as of a MemoryTier, but for the first for
+    each arm by itself. retention: as of a RetainingTier.
     """
 
     def __init__(
@@ -42,8 +43,10 @@ class SplitTier:
         retention: float = 1.0,
         eviction: Eviction = Lru(),
         admission: Admission = AdmitAll(),
+        policies: Collection[str] = tuple(EVICTIONS),
     ) -> None:
         self.name, self.space, self._most = name, space, most_removed
+        self.made_with, self.policies = eviction, tuple(policies)
         self._tiers = {
             arm: MemoryTier(space, arm.value, entry_overhead_bytes, most_removed, eviction, admission) for arm in Arm
         }
@@ -65,11 +68,18 @@ class SplitTier:
         """What is aimed at."""
         return self._split.plan
 
+    @property
+    def eviction_policy(self) -> str | None:
+        """The name of the one that decides now in the arm that `settings` speaks of; None of one without a name."""
+        return self._tiers[self._first].eviction_policy
+
     def aim(self, plan: Plan, now_seconds: float) -> Plan:
         """Aims at a plan and returns what was taken: its settings within the tier's floors and ceilings. Lifetimes and
-        the split count at once; capacities, and entries of keys that changed sides, follow with `tend`."""
-        taken = Plan(plan.split, within(plan.control, self.space), within(plan.treatment, self.space))
-        self._split.aim(taken, self._clock(now_seconds))
+        the split count at once; capacities, eviction policies, and entries of keys that changed sides, follow with
+        `tend`. Raises InputError, having changed nothing, where it names a policy that is not offered."""
+        control, treatment = (within(one, self.space, self.policies) for one in (plan.control, plan.treatment))
+        taken = Plan(plan.split, control, treatment)
+        self._split.aim(taken, self._clock(now_seconds), self._most)
         self._drawn = None
         return taken
 
@@ -128,21 +138,19 @@ class SplitTier:
         return sum([await tier.count(selection) for tier in self._tiers.values()])
 
     async def apply(self, settings: KnobSettings, now_seconds: float) -> KnobSettings:
-        taken = within(settings, self.space)
+        taken = within(settings, self.space, self.policies)
         return self.aim(Plan(self.plan.split, taken, taken), now_seconds).control
 
     async def settings(self) -> KnobSettings:
-        """The capacity of both arms together; lifetime and warm-up ratio of the control arm, or of the treatment arm
-        where that has all keys."""
-        binding = self.binding()
-        first = binding.get(Arm.CONTROL) or binding[Arm.TREATMENT]
-        return replace(first, cache_size=float(self._split.capacity_bytes))
+        """The capacity of both arms together; the rest of the control arm, or of the treatment arm where that has all
+        keys."""
+        return replace(self.binding()[self._first], cache_size=float(self._split.capacity_bytes))
 
     async def tend(self, now_seconds: float) -> bool:
-        """While keys change sides, several steps, and requests are served between them."""
+        """While keys change sides, or a policy, several steps, and requests are served between them."""
         now = self._clock(now_seconds)
         for _ in range(TURNS - 1):
-            if not self._split.moving:
+            if not (self._split.moving or self._split.changing):
                 break
             self._split.tend(self._most, now)
             await asyncio.sleep(0)
@@ -154,6 +162,10 @@ class SplitTier:
 
     async def close(self) -> None:
         """Nothing is held but memory."""
+
+    @property
+    def _first(self) -> Arm:
+        return Arm.CONTROL if self.plan.split.share(Arm.CONTROL) > 0.0 else Arm.TREATMENT
 
     def _place(self, key: RequestKey, now_seconds: float) -> tuple[MemoryTier, float]:
         now, (_, name, arm) = self._clock(now_seconds), self._draw(key)

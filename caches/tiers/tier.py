@@ -71,8 +71,9 @@ class Tier(Protocol):
     cache: a shorter one ends entries that are there, a longer one lets those live on that have not been removed yet.
 
     Capacity: `used_bytes` never exceeds what `settings` reports, whatever lifetimes entries have; the least recently
-    touched go first. A smaller capacity is reached step by step: `apply` only states the aim, `tend` removes at most a
-    bounded share at a time, and `settings` reports what binds now.
+    touched go first, unless an eviction policy says otherwise. A smaller capacity, and another eviction policy where
+    a tier can have one, is reached step by step: `apply` only states the aim, `tend` goes on towards it a bounded share
+    at a time, and `settings` reports what binds now.
     """
 
     name: str
@@ -107,14 +108,16 @@ class Tier(Protocol):
 
     async def apply(self, settings: KnobSettings, now_seconds: float) -> KnobSettings:
         """Aims at these settings and returns what was taken: within the tier's floors and ceilings. The warm-up ratio
-        is kept for whoever warms."""
+        is kept for whoever warms. An eviction policy by name is taken by a tier that can change its own (any other than
+        those it offers raises InputError, and nothing changes); of all others what is taken has None for it."""
 
     async def settings(self) -> KnobSettings:
-        """What binds now, read from where it binds."""
+        """What binds now, read from where it binds. Of an eviction policy None where none was asked for, or where it
+        cannot be changed."""
 
     async def tend(self, now_seconds: float) -> bool:
         """A step of housekeeping, to be called every second or so: removes what is too old, and goes on towards a
-        smaller capacity. Returns whether there is more to do."""
+        smaller capacity or another eviction policy. Returns whether there is more to do."""
 
     async def stats(self) -> CacheStats:
         """Counters since this tier object began; `entries` and `used_bytes` of the store itself, so also what others

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from caches.in_process import InProcessCache
 from caches.knobs import KnobSettings
+from caches.policies.live.making import name_of
 from caches.split import LOOKED_AT, SplitCache
 from caches.target import Arm, Plan, Split
 from tuner.router import assign
@@ -16,7 +17,13 @@ from tuner.router import assign
 CONTROL, TREATMENT = Arm.CONTROL, Arm.TREATMENT
 SMALL = st.integers(0, 12)
 SPLITS = st.builds(Split, st.sampled_from("ab"), st.sampled_from([0.0, 0.2, 0.5, 0.8, 1.0]))
-KNOBS = st.builds(KnobSettings, st.sampled_from([20.0, 60.0, 61.0, 200.0]), st.sampled_from([4.0, 1e6]), st.just(0.0))
+KNOBS = st.builds(
+    KnobSettings,
+    st.sampled_from([20.0, 60.0, 61.0, 200.0]),
+    st.sampled_from([4.0, 1e6]),
+    st.just(0.0),
+    st.sampled_from([None, None, "lru", "sieve", "s3-fifo", "lfu"]),
+)
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("ask"), SMALL, st.integers(1, 30)),
@@ -70,7 +77,7 @@ class Walk:
         self.stored.pop(key, None)
 
     def aim(self, plan: Plan) -> None:
-        self.cache.aim(plan, self.now)
+        self.cache.aim(plan, self.now, 2)
 
     def tend(self, most: int) -> None:
         self.cache.tend(most, self.now)
@@ -110,6 +117,8 @@ def test_arms_stay_apart_and_within_their_bytes(plan: Plan, steps: list[tuple[ob
     assert not walk.cache.moving
     assert {arm: cache.capacity_bytes for arm, cache in caches.items()} == capacities(plan)
     assert walk.cache.binding() == {arm: plan.settings(arm) for arm in Arm if plan.split.share(arm) > 0}
+    policies = {arm: plan.settings(arm).eviction_policy or "lru" for arm in Arm}
+    assert {arm: name_of(cache.eviction) for arm, cache in caches.items()} == policies
     for arm, cache in caches.items():
         assert all(picker(plan.split)(key) is arm for key in cache.resident())
 

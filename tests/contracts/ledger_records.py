@@ -27,7 +27,7 @@ EXPERIMENT = "2026-11-30-a"
 START = 1_790_000_000.0
 STEP = 60.0  # seconds of an interval
 OURS = KnobSettings(1.0 * 2**30, 3600.0, 0.1)
-THEIRS = KnobSettings(2.0 * 2**30, 1800.5, 1 / 3)
+THEIRS = KnobSettings(2.0 * 2**30, 1800.5, 1 / 3, "s3-fifo")
 PLAN = Plan(Split("a salt", 0.05), OURS, THEIRS)
 
 
@@ -123,7 +123,10 @@ def full_tick(index: int, asked: Wish) -> Tick:
     return Tick(
         state=full_state(index),
         intervals=(replace(interval(index - 1), **rest), interval(index - 1, Arm.TREATMENT)),
-        decisions=(replace(decision(index), applied=THEIRS), replace(decision(index, Arm.TREATMENT), proposed=None)),
+        decisions=(
+            replace(decision(index), applied=THEIRS),
+            replace(decision(index, Arm.TREATMENT, limited=THEIRS), proposed=None),
+        ),
         wishes=(replace(asked, done_index=index, answer="paused"),),
         experiments=(replace(experiment(), **ended), experiment("another")),
         judgement=judgement(index - 1),

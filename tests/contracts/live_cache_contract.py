@@ -10,8 +10,10 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pytest
 
+from caches.errors import InputError
 from caches.knobs import Knob, KnobSettings, KnobSpace
-from caches.target import Arm, ArmCounters, Counted, Fenced, LiveCache, Plan, Split
+from caches.policies.catalog import EVICTIONS
+from caches.target import Arm, ArmCounters, CacheUnavailable, Counted, Fenced, LiveCache, Plan, Split
 from tuner.experiment import imbalance
 from tuner.router import assign, points
 
@@ -97,6 +99,38 @@ class LiveCacheContract:
         assert taken.fence == 3
         one.until(one.reached)
         assert one.cache.standing() == replace(taken, binding={CONTROL: inside, TREATMENT: taken.plan.treatment})
+
+    def test_each_arm_gets_the_eviction_policy_of_its_settings_and_nothing_is_lost(self, one: LiveSubject) -> None:
+        one.cache.apply(alike(HALVES), 1)
+        one.ask_all(range(40))
+        entries, evictions = one.counted("entries"), one.counted("evictions")
+        for control, treatment in (("sieve", None), ("w-tinylfu", "lru-2"), (None, "lru"), (None, None)):
+            settings = [replace(DEFAULT, eviction_policy=name) for name in (control, treatment)]
+            plan = Plan(HALVES, *settings)
+            assert one.cache.apply(plan, 1).plan == plan
+            one.until(one.reached)
+            assert one.ask_all(range(40)) == [True] * 40
+        assert (one.counted("entries"), one.counted("evictions")) == (entries, evictions)
+
+    def test_it_tells_what_it_was_made_with_first_and_what_else_it_can_be_brought_under(self, one: LiveSubject) -> None:
+        """The subject under test is made with least recently used, and offers every policy of the catalog."""
+        before = one.cache.standing()
+        names = one.cache.eviction_policies()
+        assert names[0] == "lru"
+        assert sorted(names) == sorted(EVICTIONS)
+        assert one.cache.standing() == before
+        for name in names:
+            same = replace(DEFAULT, eviction_policy=name)
+            assert one.cache.apply(Plan(HALVES, same, same), 1).plan.treatment.eviction_policy == name
+            assert one.cache.eviction_policies() == names
+
+    def test_an_eviction_policy_that_there_is_not_is_refused_and_changes_nothing(self, one: LiveSubject) -> None:
+        one.cache.apply(alike(HALVES), 1)
+        before = one.cache.standing()
+        wrong = Plan(Split("other", 0.1), DEFAULT, replace(DEFAULT, ttl_seconds=9.0, eviction_policy="crystal-ball"))
+        with pytest.raises((InputError, CacheUnavailable)):
+            one.cache.apply(wrong, 2)
+        assert one.cache.standing() == before
 
     def test_the_same_plan_again_changes_nothing(self, one: LiveSubject) -> None:
         plan = alike(HALVES, cache_size=1e6)

@@ -290,6 +290,20 @@ class PolicyContract:
     def test_equals_the_model_on_many_more(self, eviction: Eviction, script: Script, admission: Admission) -> None:
         self.compare(eviction, script, admission)
 
+    def test_the_age_of_gdsf_never_falls(self) -> None:
+        # room for 2, all of size 1, a key's cost in brackets; value = age + uses x cost
+        # 0 [1] worth 1, 3 [8] worth 8; 1 [4], worth 4, takes the place of 0: age 1
+        # 0 is fetched ahead, worth 1 + 1 = 2, and 1, worth 4, goes for it unjudged: age 4
+        # 6 [0.5], worth 4.5, takes the place of 0, worth 2: the age stays 4, and a use makes 6 worth 4 + 2 x 0.5 = 5
+        # 2 [2], worth 6, takes the place of 6: age 5; 1, worth 9, that of 2: age 6; 5 [3], worth 9, that of 3, worth 8.
+        # If the age fell to 2, 6 would come to 2 + 1 = 3, 2 to 4, 1 to 3 + 4 = 7 and 5 to 4 + 3 = 7, in place of 1.
+        reads = [Request(float(t), key, 1) for t, key in enumerate((0, 3, 1, 6, 6, 2, 1, 5))]
+        script = Script(2, np.inf, Expiry.SINCE_WRITE, (*reads[:3], WarmUp(2.5, (0,), 2.5), *reads[3:]))
+        for told in (type(self).run(script, Gdsf(), AdmitAll()), model(script, Gdsf(), AdmitAll())):
+            assert told.outcomes == [MISS, MISS, MISS, MISS, HIT, MISS, MISS, MISS]
+            assert told.after[-1][1] == {1, 5}
+            assert told.after[-1][0].evictions == 6
+
     def compare(self, eviction: Eviction, script: Script, admission: Admission) -> None:
         told, expected = type(self).run(script, eviction, admission), model(script, eviction, admission)
         assert told.outcomes == expected.outcomes

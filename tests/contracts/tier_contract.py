@@ -12,9 +12,11 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from caches.errors import InputError
 from caches.keys.request_key import RequestKey
 from caches.knobs import KnobSettings
 from caches.place import Place
@@ -329,6 +331,30 @@ class TierContract:
             assert await tier.settings() == taken
             undone = await tier.apply(SPACE.default(), START)
             assert await tier.settings() == undone == SPACE.default()
+
+        with_tier(self.subject, scenario)
+
+    def test_an_eviction_policy_is_taken_where_there_is_a_choice_and_none_where_there_is_not(self) -> None:
+        offered = self.subject.policies
+
+        async def scenario(tier: Tier) -> None:
+            for number in range(20):
+                await tier.store(key_of(number), answer_of(number, 10, START), START)
+            before = replace(await tier.stats(), used_bytes=0)  # which a server of its own counts with all that it does
+            for name in ("sieve", "w-tinylfu", None, "lru"):
+                taken = await tier.apply(replace(SPACE.default(), eviction_policy=name), START)
+                assert taken == replace(SPACE.default(), eviction_policy=name if offered else None)
+                while await tier.tend(START):
+                    pass
+                assert await tier.settings() == taken
+            assert replace(await tier.stats(), used_bytes=0) == before
+            wrong = replace(SPACE.default(), ttl_seconds=77.0, eviction_policy="crystal-ball")
+            if not offered:
+                assert await tier.apply(wrong, START) == replace(wrong, eviction_policy=None)
+                return
+            with pytest.raises(InputError, match="eviction_policy: got 'crystal-ball', expected of lru, lru-2"):
+                await tier.apply(wrong, START)
+            assert await tier.settings() == replace(SPACE.default(), eviction_policy="lru")
 
         with_tier(self.subject, scenario)
 

@@ -30,11 +30,13 @@ SPACE = KnobSpace(
 @dataclass(frozen=True)
 class Subject:
     """A tier under test. make: an empty one with these ranges, at their defaults, that removes at most `most_removed`
-    entries in one call. entry_bytes: what it counts for an answer. keys: how its requests look."""
+    entries in one call. entry_bytes: what it counts for an answer. policies: names of the eviction policies that it can
+    be told to have."""
 
     make: Callable[[KnobSpace], AbstractAsyncContextManager[Tier]]
     entry_bytes: Callable[[RequestKey, Answer], int]
     most_removed: int
+    policies: tuple[str, ...] = ()
 
 
 def key_of(number: int, partition: int = 0, tags: tuple[str, ...] = ()) -> RequestKey:

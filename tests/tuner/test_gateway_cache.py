@@ -29,6 +29,7 @@ from tests.contracts.live_cache_contract import DEFAULT, SPACE, LiveCacheContrac
 from tests.servers import free_port
 from tuner.live.arms_document import PATH
 from tuner.live.gateway_cache import MOST_BYTES, GatewayCache
+from tuner.live.policies_document import POLICIES_PATH, policies_json
 from tuner.router import assigner
 
 SECONDS = 30.0  # nothing here is about being late but where it says so
@@ -41,13 +42,16 @@ def backend() -> Iterator[str]:
 
 
 @contextmanager
-def tuned_gateway(upstream: str, **settings: Any) -> Iterator[str]:
-    """One with a tier of two arms, which lets go of five entries in a step, and renews none."""
+def tuned_gateway(upstream: str, without: str | None = None, **settings: Any) -> Iterator[str]:
+    """One with a tier of two arms, which lets go of five entries in a step, and renews none. without: a path that it
+    does not know."""
     told = GatewaySettings(upstream, **settings)
     tier = SplitTier(SPACE, assigner, most_removed=5)
     stack = Stack([Place(tier)], StackRules(ttl_jitter=0.0, refresh_beta=0.0))
     service = GatewayService(told, stack, upstream_client(told), tuned=tier)
-    with serving(create_gateway(service), "on") as address:
+    app = create_gateway(service)
+    app.router.routes = [route for route in app.routes if getattr(route, "path", None) != without]
+    with serving(app, "on") as address:
         yield address
 
 
@@ -108,7 +112,8 @@ def test_a_gateway_that_is_not_tuned_says_so(backend: str) -> None:
 
 def test_nobody_there_is_unavailable_and_somebody_who_comes_back_is_not(backend: str) -> None:
     with cache_at(f"http://127.0.0.1:{free_port()}") as cache:
-        for call in (cache.standing, cache.counters, cache.knob_space, lambda: cache.apply(alike(Split()), 1)):
+        reads = (cache.standing, cache.counters, cache.knob_space, cache.eviction_policies)
+        for call in (*reads, lambda: cache.apply(alike(Split()), 1)):
             with pytest.raises(CacheUnavailable, match="gateway: no answer"):
                 call()
 
@@ -233,6 +238,54 @@ def test_a_salt_that_makes_no_sense_is_unavailable(body: bytes) -> None:
     senseless = pytest.raises(CacheUnavailable, match="an answer that makes no sense")
     with answering(body) as address, cache_at(address) as cache, senseless:
         cache.balanced_salt(1, (0.5,))
+
+
+def policies_at(body: bytes, status: int = 200) -> tuple[str, ...]:
+    with answering(body, status) as address, cache_at(address) as cache:
+        return cache.eviction_policies()
+
+
+@pytest.mark.parametrize("keys", [{}, {key_hash(role.value): KeyHolder("acme", role) for role in Role}])
+def test_an_older_gateway_tells_no_eviction_policies(backend: str, keys: dict[str, KeyHolder]) -> None:
+    """It knows no such path, and hands it on to its backend if it is a client who asks."""
+    with (
+        tuned_gateway(backend, without=POLICIES_PATH, keys=keys) as address,
+        cache_at(address, api_key="operator") as cache,
+    ):
+        assert cache.eviction_policies() == ()
+        assert cache.standing().fence == 0
+
+
+def test_eviction_policies_are_read_as_they_were_written() -> None:
+    assert policies_at(policies_json(("sieve", "lru"))) == ("sieve", "lru")
+    assert policies_at(policies_json(())) == ()
+    assert policies_at(b'{"made_with": "sieve", "offered": ["lru", "sieve", "lru"]}') == ("sieve", "lru")
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        (b"{}", "made_with: Field required"),
+        (b'{"made_with": "lru"}', "offered: Field required"),
+        (b'{"made_with": "lru", "offered": []}', "body: made_with: got 'lru', expected one of those offered"),
+        (b'{"made_with": null, "offered": ["lru"]}', "body: made_with: got null"),
+        (b'{"made_with": "lru", "offered": "lru"}', "offered: "),
+        (b'{"made_with": "", "offered": [""]}', "made_with: "),
+        (b'{"made_with": "lru", "offered": ["lru"], "more": 1}', "more: "),
+        (b"<html>", "body: "),
+    ],
+)
+def test_eviction_policies_that_make_no_sense_are_unavailable(body: bytes, named: str) -> None:
+    with pytest.raises(CacheUnavailable) as refused:
+        policies_at(body)
+    assert f"an answer that makes no sense, {named}" in str(refused.value)
+
+
+@pytest.mark.parametrize("status", [403, 500, 503])
+def test_eviction_policies_that_are_refused_are_unavailable(status: int) -> None:
+    """No reason to go on as beside an older gateway."""
+    with pytest.raises(CacheUnavailable, match=f"got status {status}"):
+        policies_at(b"", status)
 
 
 def test_any_other_status_is_unavailable(document: bytes) -> None:

@@ -8,13 +8,15 @@ import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, text
 
 from caches.errors import InputError
-from tests.contracts.ledger_records import CACHE, START, taken, tick, wish
+from caches.knobs import KnobSettings
+from tests.contracts.ledger_records import CACHE, OURS, PLAN, START, THEIRS, taken, tick, wish
 from tuner.ledger import LedgerUnavailable
 from tuner.ledgers.database import STEPS, opened
 from tuner.ledgers.sql import SqlLedger, open_ledger
@@ -186,14 +188,51 @@ def test_tables_of_a_newer_setpoint_are_left_alone(path: Path) -> None:
 
 def test_a_ledger_of_the_first_version_opens_with_what_is_in_it(path: Path) -> None:
     query(path, "ALTER TABLE states ADD COLUMN good JSON NOT NULL DEFAULT '{}'")
+    without_policies(path)
     query(path, "UPDATE ledger SET version = 1")
     query(path, """UPDATE states SET opened = '{"arms": "of fewer counters"}'""")
     ledger = open_ledger(URL, path.parent)
-    assert ledger.state(CACHE) == tick(1).state  # with no counters: what came of the open interval will not be known
+    state = tick(1).state
+    assert ledger.state(CACHE) == replace(
+        state, plan=replace(PLAN, treatment=nameless(THEIRS))
+    )  # with no counters: what came of the open interval will not be known
     ledger.commit(taken(ledger), tick(2), START)
     ledger.close()
     assert query(path, "SELECT version FROM ledger") == VERSION
     assert query(path, "SELECT count(*) FROM pragma_table_info('states') WHERE name = 'good'") == 0
+
+
+def without_policies(path: Path) -> None:
+    """As the tables were before the eviction policy was a setting."""
+    for table, prefixes in (("intervals", ("",)), ("decisions", ("proposed_", "limited_", "applied_"))):
+        for prefix in prefixes:
+            query(path, f"ALTER TABLE {table} DROP COLUMN {prefix}eviction_policy")
+    query(
+        path, "UPDATE states SET plan = json_remove(plan, '$.control.eviction_policy', '$.treatment.eviction_policy')"
+    )
+
+
+def test_a_ledger_of_the_second_version_names_no_eviction_policy(path: Path) -> None:
+    without_policies(path)
+    query(path, "UPDATE ledger SET version = 2")
+    ledger = open_ledger(URL, path.parent)
+    state, before = ledger.state(CACHE), tick(1)
+    assert state == replace(before.state, plan=replace(PLAN, treatment=nameless(THEIRS)))
+    (control, treatment), decided = ledger.intervals(CACHE, 0, 1), ledger.decisions(CACHE)
+    assert (control, treatment) == tuple(replace(one, settings=nameless(one.settings)) for one in before.intervals)
+    assert [(one.proposed, one.limited, one.applied) for one in decided] == [(nameless(THEIRS), OURS, None)] * 2
+    ledger.commit(taken(ledger), tick(2), START)
+    assert ledger.state(CACHE) == tick(2).state
+    assert tuple(ledger.intervals(CACHE, 1, 2)) == tick(2).intervals
+    ledger.close()
+    assert query(path, "SELECT version FROM ledger") == VERSION
+    assert (
+        query(path, "SELECT eviction_policy FROM intervals WHERE interval_index = 1 AND arm = 'treatment'") == "s3-fifo"
+    )
+
+
+def nameless(settings: KnobSettings) -> KnobSettings:
+    return replace(settings, eviction_policy=None)
 
 
 def add_column(connection: Connection) -> None:

@@ -103,6 +103,9 @@ def test_a_ledger_of_the_first_version_is_brought_up(bare_url: str) -> None:
     open_ledger(bare_url, Path()).close()
     engine = create_engine(bare_url.replace("postgresql:", "postgresql+psycopg:"))
     do(engine, "ALTER TABLE setpoint.states ADD COLUMN good json NOT NULL")
+    for table, prefixes in (("intervals", ("",)), ("decisions", ("proposed_", "limited_", "applied_"))):
+        for prefix in prefixes:
+            do(engine, f"ALTER TABLE setpoint.{table} DROP COLUMN {prefix}eviction_policy")
     do(engine, "UPDATE setpoint.ledger SET version = 1")
     ledger = open_ledger(bare_url, Path())
     ledger.commit(taken(ledger), tick(1), START)

@@ -48,9 +48,18 @@ def _second(connection: Connection) -> None:
     connection.execute(update(states).values(opened=null()))
 
 
+def _third(connection: Connection) -> None:
+    """With the eviction policy beside the knobs: none was named before."""
+    columns = {"intervals": ("",), "decisions": ("proposed_", "limited_", "applied_")}
+    for name, prefixes in columns.items():
+        for prefix in prefixes:
+            add = DDL(f"ALTER TABLE %(fullname)s ADD COLUMN {prefix}eviction_policy TEXT")  # type: ignore[no-untyped-call]
+            connection.execute(add.against(Table(name, MetaData())))
+
+
 # From each version of the tables to the next, oldest first; tables made anew are of the newest. A step speaks of the
 # tables in words of its own, as they were then: those of tables.py go on changing.
-STEPS: tuple[Step, ...] = (_second,)
+STEPS: tuple[Step, ...] = (_second, _third)
 
 
 @dataclass(frozen=True)

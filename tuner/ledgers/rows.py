@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from caches.errors import InputError
 from caches.knobs import KNOB_NAMES, KnobSettings
 from caches.target import Arm, Counted, Histogram, Plan
+from tuner.ledgers.tables import POLICY
 from tuner.records import (
     ControlState,
     Decision,
@@ -80,15 +81,20 @@ def row_of(record: object, place: str, **renamed: str) -> dict[str, Any]:
     return {renamed.get(name, name): value for name, value in plain(record, place).items()}
 
 
-def spread(settings: KnobSettings | None, prefix: str = "") -> dict[str, float | None]:
+def spread(settings: KnobSettings | None, prefix: str = "") -> dict[str, float | str | None]:
     """Settings as columns; all None where there are none."""
-    return {prefix + name: None if settings is None else float(getattr(settings, name)) for name in KNOB_NAMES}
+    knobs = {prefix + name: None if settings is None else float(getattr(settings, name)) for name in KNOB_NAMES}
+    return knobs | {prefix + POLICY: None if settings is None else settings.eviction_policy}
 
 
 def gathered(row: Row, prefix: str = "") -> KnobSettings | None:
     """Inverse of `spread`."""
-    values = [row[prefix + name] for name in KNOB_NAMES]
-    return None if None in values else KnobSettings(*values)
+    return None if None in [row[prefix + name] for name in KNOB_NAMES] else _stated(row, prefix)
+
+
+def _stated(row: Row, prefix: str = "") -> KnobSettings:
+    """Of columns that have them."""
+    return KnobSettings(**{name: row[prefix + name] for name in (*KNOB_NAMES, POLICY)})
 
 
 # --- states -----------------------------------------------------------------------------------------------------------
@@ -132,7 +138,7 @@ def interval_of(row: Row) -> IntervalRecord:
         arm=Arm(row["arm"]),
         began_seconds=row["began_seconds"],
         ended_seconds=row["ended_seconds"],
-        settings=KnobSettings(*(row[name] for name in KNOB_NAMES)),
+        settings=_stated(row),
         share=row["share"],
         window=row["statistics"],
         reason=row["reason"],
@@ -163,7 +169,7 @@ def decision_of(row: Row) -> Decision:
         verdict=Verdict(row["verdict"]),
         reasons=tuple(row["reasons"]),
         proposed=gathered(row, "proposed_"),
-        limited=KnobSettings(*(row[f"limited_{name}"] for name in KNOB_NAMES)),
+        limited=_stated(row, "limited_"),
         applied=gathered(row, "applied_"),
         predicted_usd_per_1000=row["predicted_usd_per_1000"],
     )

@@ -5,6 +5,7 @@ them with SQL: what they are called is an interface. Columns avoid the words tha
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from sqlalchemy import (
     JSON,
@@ -28,8 +29,13 @@ _NUMBER = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows by
 _TREE = JSON(none_as_null=True)
 
 
-def _settings(prefix: str = "", *, nullable: bool = False) -> list[Column[float]]:
-    return [Column(prefix + name, Double, nullable=nullable) for name in KNOB_NAMES]
+POLICY = "eviction_policy"
+
+
+def _settings(prefix: str = "", *, nullable: bool = False) -> list[Column[Any]]:
+    """The knobs, and the eviction policy where one is named."""
+    knobs = [Column(prefix + name, Double, nullable=nullable) for name in KNOB_NAMES]
+    return [*knobs, Column(prefix + POLICY, Text)]
 
 
 # one row

@@ -5,7 +5,6 @@ What comes in is read strictly: a field that is missing, of another type or out 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
@@ -16,7 +15,7 @@ from caches.knobs import Knob, KnobSettings, KnobSpace
 from caches.target import Arm, ArmCounters, Counted, Histogram, Plan, Split, Standing
 
 PATH = "/v1/cache/arms"
-LONGEST_SALT = 200
+LONGEST_SALT, LONGEST_POLICY = 200, 200
 
 Count = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0)]
@@ -29,9 +28,12 @@ class Strict(BaseModel):
 
 
 class _Settings(Strict):
+    """eviction_policy: left out where none is named, so that who does not know of it reads the same as before."""
+
     cache_size: float
     ttl_seconds: float
     warmup_ratio: float
+    eviction_policy: str | None = Field(None, max_length=LONGEST_POLICY)
 
     def value(self) -> KnobSettings:
         return KnobSettings(**dict(self))
@@ -167,18 +169,18 @@ def arms_json(space: KnobSpace, standing: Standing, counted: Counted) -> bytes:
     return orjson.dumps(
         {
             "knobs": space,
-            "plan": standing.plan,
-            "binding": _by_arm(standing.binding),
+            "plan": _plan_tree(standing.plan),
+            "binding": {arm.value: _settings_tree(settings) for arm, settings in standing.binding.items()},
             "fence": standing.fence,
             "began_seconds": standing.began_seconds,
             "at_seconds": counted.at_seconds,
-            "arms": _by_arm(counted.arms),
+            "arms": {arm.value: counters for arm, counters in counted.arms.items()},
         }
     )
 
 
 def wish_json(plan: Plan, fence: int) -> bytes:
-    return orjson.dumps({"plan": plan, "fence": fence})
+    return orjson.dumps({"plan": _plan_tree(plan), "fence": fence})
 
 
 def first_fault(error: ValidationError) -> str:
@@ -189,5 +191,10 @@ def first_fault(error: ValidationError) -> str:
     return f"{place or 'body'}: {told}"
 
 
-def _by_arm(values: Mapping[Arm, object]) -> dict[str, object]:
-    return {arm.value: value for arm, value in values.items()}
+def _plan_tree(plan: Plan) -> dict[str, object]:
+    return {"split": plan.split} | {arm.value: _settings_tree(plan.settings(arm)) for arm in Arm}
+
+
+def _settings_tree(settings: KnobSettings) -> dict[str, object]:
+    policy = settings.eviction_policy
+    return settings.numbers() | ({} if policy is None else {"eviction_policy": policy})

@@ -13,12 +13,15 @@ from caches.errors import InputError
 from caches.knobs import KnobSpace
 from caches.target import BalancedSalt, CacheUnavailable, Counted, Fenced, Plan, Standing
 from tuner.live.arms_document import PATH, ArmsDocument, first_fault, wish_json
+from tuner.live.policies_document import POLICIES_PATH, PoliciesDocument
 from tuner.live.salt_document import SALT_PATH, SaltDocument, salt_wish_json
 
 MOST_BYTES = 2**20  # of an answer; two arms take a few thousand
 JSON = {"content-type": "application/json"}
 OLD_FENCE = 409
+UNKNOWN_PATHS = {401, 404}  # an older gateway hands it on as a client's request, and an operator's key is no client's
 MEANINGS = {
+    400: "it does not take this, such as an eviction policy that it does not offer",
     401: "it asks for a key",
     403: "this key does not open it: reading takes a viewer's, acting an operator's",
     404: "nothing is tuned there, see [tuning] of the gateway's settings",
@@ -55,6 +58,16 @@ class GatewayCache:
 
     def knob_space(self) -> KnobSpace:
         return self._read().space()
+
+    def eviction_policies(self) -> tuple[str, ...]:
+        """None of a gateway that is too old to tell."""
+        status, body = self._answer("GET", POLICIES_PATH, None)
+        if status in UNKNOWN_PATHS:
+            return ()
+        try:
+            return PoliciesDocument.model_validate_json(self._checked(status, body)).value()
+        except ValidationError as error:
+            raise self._senseless(first_fault(error)) from error
 
     def standing(self) -> Standing:
         return self._read().standing()
@@ -94,10 +107,9 @@ class GatewayCache:
 
     def _asked(self, method: str, path: str, content: bytes | None) -> bytes:
         """The body of an answer with status 200."""
-        try:
-            status, body = self._answer(method, path, content)
-        except httpx.HTTPError as error:
-            raise CacheUnavailable(f"{self._name}: no answer ({type(error).__name__}: {error})") from error
+        return self._checked(*self._answer(method, path, content))
+
+    def _checked(self, status: int, body: bytes) -> bytes:
         if status == OLD_FENCE:
             raise Fenced(f"{self._name}: another daemon with a higher fence has acted on it since")
         if status != 200:
@@ -106,6 +118,13 @@ class GatewayCache:
         return body
 
     def _answer(self, method: str, path: str, content: bytes | None) -> tuple[int, bytes]:
+        """Status and body. Raises CacheUnavailable where there is none."""
+        try:
+            return self._streamed(method, path, content)
+        except httpx.HTTPError as error:
+            raise CacheUnavailable(f"{self._name}: no answer ({type(error).__name__}: {error})") from error
+
+    def _streamed(self, method: str, path: str, content: bytes | None) -> tuple[int, bytes]:
         """httpx bounds each wait, so what trickles is bounded here."""
         deadline, body = time.monotonic() + self._seconds, b""
         headers = {} if content is None else JSON

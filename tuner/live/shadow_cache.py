@@ -20,6 +20,7 @@ from caches.arm_buckets import AGES, SECONDS
 from caches.errors import InputError
 from caches.in_process import InProcessCache
 from caches.knobs import KnobSpace
+from caches.policies.catalog import EVICTIONS
 from caches.split import TURNS, SplitCache
 from caches.stats import CacheStats
 from caches.target import Arm, ArmCounters, BalancedSalt, Counted, Fenced, Histogram, Plan, Split, Standing
@@ -32,6 +33,7 @@ Latencies: TypeAlias = tuple[Array, Array]  # to the first token and to the last
 # Of requests: whether they hit (bool), prompt and output tokens, arrival times; each of shape (requests,).
 Serving = Callable[[NDArray[np.bool_], Array, Array, Array], Latencies]
 
+MADE_WITH = "lru"  # as an InProcessCache is that is told nothing else
 STEP_SECONDS, MOST = 0.1, 1_000  # of housekeeping, as a gateway does it: how often, entries at most
 
 
@@ -95,16 +97,20 @@ class ShadowCache:
     def knob_space(self) -> KnobSpace:
         return self._space
 
+    def eviction_policies(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((MADE_WITH, *EVICTIONS)))
+
     def standing(self) -> Standing:
         return Standing(self._split.plan, self._split.binding(), self._fence, self._began_seconds)
 
     def apply(self, plan: Plan, fence: int) -> Standing:
         if fence < self._fence:
             raise Fenced(f"fence: got {fence}, expected at least {self._fence}, which this cache has seen")
+        control, treatment = (within(one, self._space, tuple(EVICTIONS)) for one in (plan.control, plan.treatment))
+        taken = Plan(plan.split, control, treatment)
         self._fence = fence
-        taken = Plan(plan.split, within(plan.control, self._space), within(plan.treatment, self._space))
         if taken != self._split.plan:
-            self._split.aim(taken, self._now)
+            self._split.aim(taken, self._now, MOST)
             self._next_step = self._now + STEP_SECONDS
         return self.standing()
 
@@ -183,7 +189,7 @@ class ShadowCache:
     def _tend_until(self, now: float) -> None:
         """The steps that are due by now; none where there is nothing more to do."""
         while self._next_step <= now:
-            for _ in range(TURNS if self._split.moving else 1):
+            for _ in range(TURNS if self._split.moving or self._split.changing else 1):
                 more = self._split.tend(MOST, self._next_step)
             self._next_step = self._next_step + STEP_SECONDS if more else math.inf
 

@@ -22,10 +22,10 @@ class Offer(Generic[K]):
 
 
 class Judge(Protocol[K]):
-    """One owner, no locks."""
+    """One owner, no locks. Frequencies of a sketch are counted by the owner."""
 
-    def asked(self, key: K, held: int, now_seconds: float) -> None:
-        """One more request for a key, whether it hits or misses. held: entries now."""
+    def asked(self, key: K, now_seconds: float) -> None:
+        """One more request for a key, whether it hits or misses."""
 
     def admits(self, key: K, now_seconds: float) -> bool:
         """Whether a response may be taken in, as far as that does not depend on what would go."""
@@ -34,30 +34,23 @@ class Judge(Protocol[K]):
         """Whether it may although that entry would be the first to go for it."""
 
 
-class Sketching(Generic[K]):
-    """A Judge that lets all in, and counts requests for an eviction policy."""
+class MoreOften(Generic[K]):
+    """TinyLfu."""
 
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
 
-    def asked(self, key: K, held: int, now_seconds: float) -> None:
-        self.sketch.count(key, held)
+    def asked(self, key: K, now_seconds: float) -> None:
+        pass
 
     def admits(self, key: K, now_seconds: float) -> bool:
         return True
 
     def better(self, comes: Offer[K], goes: Offer[K]) -> bool:
-        return True
-
-
-class MoreOften(Sketching[K]):
-    """TinyLfu."""
-
-    def better(self, comes: Offer[K], goes: Offer[K]) -> bool:
         return self.sketch.frequency(comes.key) > self.sketch.frequency(goes.key)
 
 
-class WorthMore(Sketching[K]):
+class WorthMore(MoreOften[K]):
     """CostAware."""
 
     def better(self, comes: Offer[K], goes: Offer[K]) -> bool:
@@ -68,15 +61,13 @@ class WorthMore(Sketching[K]):
 
 
 class AskedBefore(Generic[K]):
-    """SecondHit; with a sketch where an eviction policy wants one."""
+    """SecondHit."""
 
-    def __init__(self, counts: SecondHitCounts[K], sketch: Sketch | None) -> None:
-        self._counts, self._sketch = counts, sketch
+    def __init__(self, counts: SecondHitCounts[K]) -> None:
+        self._counts = counts
 
-    def asked(self, key: K, held: int, now_seconds: float) -> None:
+    def asked(self, key: K, now_seconds: float) -> None:
         self._counts.asked(key, now_seconds)
-        if self._sketch is not None:
-            self._sketch.count(key, held)
 
     def admits(self, key: K, now_seconds: float) -> bool:
         return self._counts.admits(key, now_seconds)

@@ -6,11 +6,12 @@ from collections.abc import Hashable
 from typing import TypeVar
 
 from caches.admission import SecondHitCounts
+from caches.policies.catalog import EVICTIONS
 from caches.policies.live.frequency import GdsfOrder, LfuLruOrder, LfuOrder
-from caches.policies.live.judge import AskedBefore, Judge, MoreOften, Sketching, WorthMore
+from caches.policies.live.judge import AskedBefore, Judge, MoreOften, WorthMore
 from caches.policies.live.order import Order
 from caches.policies.live.queues import S3FifoOrder, SieveOrder
-from caches.policies.live.recency import LruKOrder, LruOrder
+from caches.policies.live.recency import LruKOrder
 from caches.policies.live.segments import WTinyLfuOrder
 from caches.policies.live.sketch import Sketch
 from caches.policies.settings import (
@@ -31,43 +32,48 @@ from caches.policies.settings import (
 K = TypeVar("K", bound=Hashable)
 
 
-def sketch_of(eviction: Eviction, admission: Admission) -> Sketch | None:
-    """One for both; where both say how large a sample it takes, the rule of admission does."""
-    if isinstance(admission, TinyLfu | CostAware):
-        return Sketch(admission.sample)
-    return Sketch(eviction.sample) if isinstance(eviction, WTinyLfu) else None
+def name_of(eviction: Eviction) -> str | None:
+    """None of one with parameters of its own."""
+    return next((name for name, one in EVICTIONS.items() if one == eviction), None)
 
 
-def order_of(eviction: Eviction, sketch: Sketch | None) -> Order[K]:
-    """sketch: from `sketch_of`."""
+def shared_sketch_of(admission: Admission) -> Sketch | None:
+    """That of a rule of admission which goes by frequencies; an eviction policy goes by the same, and what size of
+    sample it wishes for does not count."""
+    return Sketch(admission.sample) if isinstance(admission, TinyLfu | CostAware) else None
+
+
+def order_of(eviction: Eviction, shared: Sketch | None) -> tuple[Order[K] | None, Sketch | None]:
+    """A new order, and the sketch that it goes by: the shared one where there is one, or else a new one. No order for
+    least recently used: the cache knows it."""
     match eviction:
         case LruK():
-            return LruKOrder(eviction)
+            return LruKOrder(eviction), None
         case Lfu():
-            return LfuOrder(eviction)
+            return LfuOrder(eviction), None
         case LfuLru():
-            return LfuLruOrder(eviction)
+            return LfuLruOrder(eviction), None
         case Gdsf():
-            return GdsfOrder()
+            return GdsfOrder(), None
         case S3Fifo():
-            return S3FifoOrder(eviction)
+            return S3FifoOrder(eviction), None
         case Sieve():
-            return SieveOrder()
+            return SieveOrder(), None
         case WTinyLfu():
-            assert sketch is not None
-            return WTinyLfuOrder(eviction, sketch)
-    return LruOrder()
+            sketch = Sketch(eviction.sample) if shared is None else shared
+            return WTinyLfuOrder(eviction, sketch), sketch
+    return None, None
 
 
-def judge_of(admission: Admission, sketch: Sketch | None) -> Judge[K] | None:
-    """None where nobody wants to know of requests."""
+def judge_of(admission: Admission, shared: Sketch | None) -> Judge[K] | None:
+    """shared: from `shared_sketch_of`. None where all is taken in."""
     match admission:
         case SecondHit():
-            return AskedBefore(SecondHitCounts(admission), sketch)
+            return AskedBefore(SecondHitCounts(admission))
         case TinyLfu():
-            assert sketch is not None
-            return MoreOften(sketch)
+            assert shared is not None
+            return MoreOften(shared)
         case CostAware():
-            assert sketch is not None
-            return WorthMore(sketch)
-    return None if sketch is None else Sketching(sketch)
+            assert shared is not None
+            return WorthMore(shared)
+    return None

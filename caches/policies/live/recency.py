@@ -1,4 +1,4 @@
-"""Least recently used, and by the k-th latest use."""
+"""By the k-th latest use."""
 
 from __future__ import annotations
 
@@ -11,27 +11,6 @@ from caches.policies.live.order import Order, Standing, Why
 from caches.policies.settings import LruK
 
 K = TypeVar("K", bound=Hashable)
-
-
-class LruOrder(Order[K]):
-    """See Order."""
-
-    def __init__(self) -> None:
-        self._held: OrderedDict[K, None] = OrderedDict()
-
-    def used(self, key: K, capacity_bytes: int, now_seconds: float) -> None:
-        self._held.move_to_end(key)
-
-    def taken_in(
-        self, key: K, size_bytes: int, cost: float, standing: Standing, capacity_bytes: int, now_seconds: float
-    ) -> None:
-        self._held[key] = None
-
-    def taken_out(self, key: K, why: Why, capacity_bytes: int) -> None:
-        del self._held[key]
-
-    def first_to_go(self, capacity_bytes: int, more_bytes: int) -> K:
-        return next(iter(self._held))
 
 
 class LruKOrder(Order[K]):

@@ -11,6 +11,7 @@ from api.gateway.settings import key_hash
 from tests.api.gateway.conftest import Backend, ask, chat, configured, gateway, metric, outcome, send, until
 
 HALF = {"cache_size": 2e4, "ttl_seconds": 60.0, "warmup_ratio": 0.5}
+LRU = {"eviction_policy": "lru"}
 
 
 def test_stats(front: str) -> None:
@@ -47,15 +48,15 @@ def test_bad_invalidations_are_refused(front: str, body: Any) -> None:
 def test_settings_are_applied_and_read_back(front: str) -> None:
     url = f"{front}/v1/cache/settings"
     assert send("GET", url).json() == {
-        "tiers": {"memory": {"cache_size": 1e7, "ttl_seconds": 3600.0, "warmup_ratio": 0.0}}
+        "tiers": {"memory": {"cache_size": 1e7, "ttl_seconds": 3600.0, "warmup_ratio": 0.0, "eviction_policy": "lru"}}
     }
-    assert send("PUT", url, json={"memory": HALF}).json() == {"tiers": {"memory": HALF}}
-    assert send("GET", url).json() == {"tiers": {"memory": HALF}}
+    assert send("PUT", url, json={"memory": HALF}).json() == {"tiers": {"memory": HALF | LRU}}
+    assert send("GET", url).json() == {"tiers": {"memory": HALF | LRU}}
     for i in range(30):
         ask(front, chat(f"{i}"))
     assert send("GET", f"{front}/v1/cache/stats").json()["tiers"]["memory"]["used_bytes"] <= 2e4
     beyond = {"cache_size": 1e12, "ttl_seconds": 1e9, "warmup_ratio": 7}
-    taken = {"cache_size": 1e8, "ttl_seconds": 86_400.0, "warmup_ratio": 1.0}
+    taken = {"cache_size": 1e8, "ttl_seconds": 86_400.0, "warmup_ratio": 1.0} | LRU
     assert send("PUT", url, json={"memory": beyond}).json() == {"tiers": {"memory": taken}}
 
 
@@ -81,12 +82,49 @@ def _used_bytes(front: str) -> float:
         {"memory": HALF | {"ttl_seconds": "1"}},
         {"memory": HALF | {"ttl_seconds": True}},
         {"memory": 1},
+        {"memory": {"eviction_policy": "sieve"}},
+        {"memory": HALF | {"eviction_policy": "crystal-ball"}},
+        {"memory": HALF | {"eviction_policy": ["sieve"]}},
     ],
 )
 def test_bad_settings_are_refused(front: str, body: Any) -> None:
     answer = send("PUT", f"{front}/v1/cache/settings", json=body)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"]
+
+
+def test_the_eviction_policy_of_memory_is_chosen_and_told(backend: Backend, tmp_path: Path) -> None:
+    """Without a name it is that of the settings file again."""
+    text = f"""
+[tiers.memory]
+eviction_policy = "lfu"
+eviction_policies = ["lfu", "sieve"]
+[tiers.disk]
+path = "{tmp_path / "answers.db"}"
+[tiers.semantic]
+enabled = false
+"""
+    with configured(backend.address, tmp_path / "gateway.toml", text) as front:
+        url = f"{front}/v1/cache/settings"
+        told = send("GET", url).json()["tiers"]
+        assert told["memory"]["eviction_policy"] == "lfu"
+        assert "eviction_policy" not in told["disk"]
+        chosen = HALF | {"cache_size": 1e6, "eviction_policy": "sieve"}
+        assert send("PUT", url, json={"memory": chosen}).json() == {"tiers": {"memory": chosen}}
+        assert send("GET", url).json()["tiers"]["memory"] == chosen
+        for field, body, says in (
+            ("memory", {"memory": chosen | {"eviction_policy": "lru"}}, "got 'lru', expected of lfu, sieve"),
+            ("disk", {"disk": chosen}, "expected none, only memory can change it"),
+        ):
+            refused = send("PUT", url, json=body)
+            assert refused.status_code == 400
+            assert refused.json()["error"]["param"] == f"{field}.eviction_policy"
+            assert says in refused.json()["error"]["message"]
+        assert send("GET", url).json()["tiers"]["memory"] == chosen
+        for back in ({}, {"eviction_policy": None}):
+            put = {name: value for name, value in chosen.items() if name != "eviction_policy"} | back
+            assert send("PUT", url, json={"memory": put}).json()["tiers"]["memory"]["eviction_policy"] == "lfu"
+            assert send("GET", url).json()["tiers"]["memory"]["eviction_policy"] == "lfu"
 
 
 def test_with_an_admin_key_only_who_has_it(backend: Backend) -> None:

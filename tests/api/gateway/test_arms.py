@@ -13,13 +13,14 @@ from api.gateway.building import built
 from api.gateway.config import load_serve_config
 from api.gateway.settings import KeyHolder, Role, key_hash
 from caches.place import Place
+from caches.policies.settings import LruK
 from caches.tiers.memory import MemoryTier
 from tests.api.gateway.conftest import SPACE, Backend, ask, chat, configured, outcome, send
 from tests.api.gateway.tuned import ARMS, DEFAULT, HALVES, QUIET, Tuned, tuned
 from tuner.live.arms_document import ArmsDocument
 from tuner.live.salt_document import SaltDocument
 
-SALT = f"{ARMS}/salt"
+SALT, POLICIES = f"{ARMS}/salt", f"{ARMS}/eviction-policies"
 
 
 @pytest.fixture
@@ -55,6 +56,14 @@ def test_what_is_told_is_one_document(one: Tuned) -> None:
         ({"plan": {"split": HALVES, "control": DEFAULT | {"ttl_seconds": "1"}, "treatment": DEFAULT}}, "plan.control"),
         ({"plan": {"split": HALVES, "control": DEFAULT, "treatment": DEFAULT | {"more": 1}}}, "plan.treatment.more"),
         ({"plan": {"split": HALVES, "control": DEFAULT, "treatment": {"ttl_seconds": 9}}}, "plan.treatment.cache_size"),
+        (
+            {"plan": {"split": HALVES, "control": DEFAULT | {"eviction_policy": 1}, "treatment": DEFAULT}},
+            "plan.control",
+        ),
+        (
+            {"plan": {"split": HALVES, "control": DEFAULT, "treatment": DEFAULT | {"eviction_policy": "mru"}}},
+            "plan.treatment.eviction_policy",
+        ),
     ],
 )
 def test_what_is_not_understood_changes_nothing(one: Tuned, change: dict[str, Any], named: str) -> None:
@@ -131,7 +140,7 @@ def test_a_wish_for_a_salt_that_is_not_understood_is_refused(one: Tuned, wish: d
 
 def test_where_nothing_is_tuned_there_are_no_arms(backend: Backend, tmp_path: Path) -> None:
     with configured(backend.address, tmp_path / "gateway.toml", QUIET) as address:
-        for method, path in (("GET", ARMS), ("PUT", ARMS), ("POST", SALT)):
+        for method, path in (("GET", ARMS), ("PUT", ARMS), ("POST", SALT), ("GET", POLICIES)):
             refused = send(method, address + path)
             assert refused.status_code == 404
             assert "[tuning] enabled is false" in refused.json()["error"]["message"]
@@ -155,15 +164,75 @@ enabled = true
         assert knobs["cache_size"][1:] == (3e6, 12e6)
         assert [outcome(ask(address)) for _ in range(2)] == ["miss", "hit-l1"]
         settings = send("GET", f"{address}/v1/cache/settings").json()["tiers"]["memory"]
-        assert settings == {"cache_size": 3e6, "ttl_seconds": 60.0, "warmup_ratio": 0.0}
+        assert settings == {"cache_size": 3e6, "ttl_seconds": 60.0, "warmup_ratio": 0.0, "eviction_policy": "lru"}
 
 
 def test_what_an_operator_sets_by_hand_counts_for_both_arms(one: Tuned) -> None:
     one.put()
     by_hand = {"cache_size": 5e6, "ttl_seconds": 30.0, "warmup_ratio": 0.25}
     told = send("PUT", f"{one.address}/v1/cache/settings", json={"memory": by_hand}).json()
-    assert told == {"tiers": {"memory": by_hand}}
+    assert told == {"tiers": {"memory": by_hand | {"eviction_policy": "lru"}}}
     assert one.told()["plan"] == {"split": HALVES, "control": by_hand, "treatment": by_hand}
+
+
+def test_each_arm_is_told_its_eviction_policy_and_says_it(one: Tuned) -> None:
+    """Where none is named none is told, so a daemon that knows of none reads what it always read."""
+    assert one.put().status_code == 200
+    assert [one.told()["plan"][arm] for arm in ("control", "treatment")] == [DEFAULT, DEFAULT]
+    assert one.told()["binding"] == {"control": DEFAULT, "treatment": DEFAULT}
+    other = DEFAULT | {"eviction_policy": "s3-fifo"}
+    plan = {"split": HALVES, "control": DEFAULT, "treatment": other}
+    assert one.put(plan=plan).json()["plan"] == plan
+    assert one.told()["binding"] == {"control": DEFAULT, "treatment": other}
+    assert [tier.eviction_policy for tier in one.tier.tiers] == ["lru", "s3-fifo"]
+    for number in range(20):
+        ask(one.address, chat(f"question {number}"))
+    before = one.sum_of("entries")
+    assert one.put(plan=plan | {"control": DEFAULT | {"eviction_policy": "lfu"}, "treatment": DEFAULT}).json()
+    assert [tier.eviction_policy for tier in one.tier.tiers] == ["lfu", "lru"]
+    assert one.sum_of("entries") == before == 20
+
+
+def test_only_what_the_operator_offers_can_be_chosen(backend: Backend, tmp_path: Path) -> None:
+    text = f'[tiers.memory]\neviction_policies = ["lru", "sieve"]\n{QUIET}[tuning]\nenabled = true\n'
+    with configured(backend.address, tmp_path / "gateway.toml", text) as address:
+        wish = {"plan": {"split": HALVES, "control": DEFAULT, "treatment": DEFAULT}, "fence": 1}
+        for name, status in (("sieve", 200), ("lfu", 400)):
+            wish["plan"]["treatment"] = DEFAULT | {"eviction_policy": name}
+            response = send("PUT", address + ARMS, json=wish)
+            assert response.status_code == status
+        assert response.json()["error"]["param"] == "plan.treatment.eviction_policy"
+        assert "got 'lfu', expected of lru, sieve" in response.json()["error"]["message"]
+        assert send("GET", address + ARMS).json()["plan"]["treatment"]["eviction_policy"] == "sieve"
+
+
+def test_what_can_be_chosen_is_told_and_what_it_was_made_with(backend: Backend, tmp_path: Path) -> None:
+    """That stays so, whatever decides now."""
+    offered = 'eviction_policy = "sieve"\neviction_policies = ["lru", "sieve"]'
+    text = f"[tiers.memory]\n{offered}\n{QUIET}[tuning]\nenabled = true\n"
+    with configured(backend.address, tmp_path / "gateway.toml", text) as address:
+        response = send("GET", address + POLICIES)
+        assert (response.status_code, response.headers["cache-control"]) == (200, "no-store")
+        assert response.json() == {"made_with": "sieve", "offered": ["sieve", "lru"]}
+        other = DEFAULT | {"eviction_policy": "lru"}
+        plan = {"split": HALVES, "control": other, "treatment": other}
+        assert send("PUT", address + ARMS, json={"plan": plan, "fence": 1}).status_code == 200
+        assert send("GET", address + POLICIES).json() == response.json()
+
+
+def test_a_policy_that_no_plan_can_name_is_not_told(backend: Backend) -> None:
+    """One with parameters of its own has no name."""
+    with tuned(backend.address) as one:
+        one.tier.made_with = LruK(7)
+        assert send("GET", one.address + POLICIES).json() == {"made_with": None, "offered": []}
+
+
+def test_viewers_and_operators_read_what_can_be_chosen(backend: Backend) -> None:
+    keys = {key_hash(role.value): KeyHolder("acme", role) for role in Role}
+    with tuned(backend.address, keys=keys) as one:
+        for who, status in (("viewer", 200), ("operator", 200), ("client", 403), ("x", 403)):
+            response = send("GET", one.address + POLICIES, headers={"authorization": f"Bearer {who}"})
+            assert response.status_code == status, who
 
 
 def test_an_invalidation_reaches_both_arms(one: Tuned) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from api.gateway.building import Built, built
 from api.gateway.config import ServeConfig, load_serve_config
-from api.gateway.config_knobs import AdmissionConfig, LocalConfig
+from api.gateway.config_knobs import AdmissionConfig
 from api.gateway.config_tiers import with_cassandra, with_redis
 from api.gateway.settings import KeyHolder, Role, key_hash
 from caches.errors import InputError
@@ -19,7 +19,7 @@ from caches.keys.fields import LEFT_OUT
 from caches.keys.request_key import Partition, RequestKey
 from caches.keys.rules import KeyRules
 from caches.keys.structure import Structure
-from caches.policies.live.cache import PolicyCache
+from caches.policies.catalog import EVICTIONS
 from caches.policies.settings import Sieve, TinyLfu
 from caches.tiers.memory import MemoryTier
 from caches.tiers.split import SplitTier
@@ -167,10 +167,14 @@ async def test_policies_of_memory_reach_its_cache_with_and_without_arms(tmp_path
     assert isinstance(plain, MemoryTier)
     assert isinstance(tuned, SplitTier)
     caches = [plain.cache, *(tier.cache for tier in tuned.tiers)]
-    assert [(cache.eviction, cache.admission) for cache in caches if isinstance(cache, PolicyCache)] == 3 * [
-        (Sieve(), TinyLfu())
-    ]
-    assert not isinstance(MemoryTier(LocalConfig().knobs).cache, PolicyCache)
+    assert [(cache.eviction, cache.admission) for cache in caches] == 3 * [(Sieve(), TinyLfu())]
+    assert plain.policies == tuned.policies == tuple(EVICTIONS)
+    limited = '[gateway]\nupstream = "http://a"\n[tuning]\nenabled = true\n' + said.replace(
+        "admission", 'eviction_policies = ["lru", "sieve"]\nadmission'
+    )
+    tier = made(tmp_path, limited).places["memory"].tier
+    assert isinstance(tier, SplitTier)
+    assert tier.policies == ("lru", "sieve")
 
 
 async def test_defaults_are_memory_and_meaning(tmp_path: Path) -> None:
@@ -259,6 +263,14 @@ def test_the_driver_for_cassandra_is_asked_for_where_there_is_a_section(
         (
             '[tiers.memory]\neviction_policy = "arc"',
             ", tiers.memory.eviction_policy: got 'arc', expected 'lru', 'lru-2'",
+        ),
+        (
+            '[tiers.memory]\neviction_policies = ["lru", "arc"]',
+            ", tiers.memory.eviction_policies: got ['lru', 'arc'], expected 'lru', 'lru-2'",
+        ),
+        (
+            '[tiers.memory]\neviction_policies = ["sieve"]',
+            ": got tiers.memory.eviction_policies = ['sieve'], expected eviction_policies with lru, the",
         ),
         (
             '[tiers.redis]\nurl = "redis://a"\neviction_policy = "lfu"',

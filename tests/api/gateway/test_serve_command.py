@@ -61,7 +61,8 @@ def test_serves_and_stops_cleanly(backend: Backend) -> None:
     with started(*options) as (process, address):
         assert [outcome(ask(address)) for _ in range(2)] == ["miss", "hit-l1"]
         settings = send("GET", f"{address}/v1/cache/settings").json()["tiers"]
-        assert settings == {"memory": {"cache_size": 256 * 2**20, "ttl_seconds": 60.0, "warmup_ratio": 0.0}}
+        told = {"cache_size": 256 * 2**20, "ttl_seconds": 60.0, "warmup_ratio": 0.0, "eviction_policy": "lru"}
+        assert settings == {"memory": told}
         assert ended(process) == (f"Tiers: memory. Backend: {backend.address}\n", "")
 
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import orjson
 import pytest
 
+from agents.units import readable
 from api.web.rendering import STATIC
 from api.web.surface import surface_of
 from caches.knobs import KnobSettings
-from caches.target import Plan, Split
+from caches.target import Arm, Plan, Split
 from tests.api.html_pages import HtmlPage
 from tests.api.rest.conftest import ADMIN, KEYS, OPERATOR, VIEWER, Client, Place, Placing
 from tests.api.rest.history import CACHE, EXPERIMENT, INTERVAL, Told, ended
 from tests.api.rest.history import STATIC as SETTINGS
-from tuner.records import ControlState, Outcome, Tick, Wish, WishKind
+from tuner.records import ControlState, Decision, Mode, Outcome, Tick, Verdict, Wish, WishKind
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -95,6 +98,32 @@ async def test_nothing_yet_is_said_to_be_nothing_and_never_zero(placing: Placing
         assert sentence in said
     assert page.all("svg") == []
     assert "USD" not in said
+
+
+async def test_an_eviction_policy_is_told_where_one_is_named(placing: Placing) -> None:
+    place = placing(None)
+    lease = place.ledger.take_lease(CACHE, "d", 0.0, 60.0)
+    assert lease is not None
+    chosen = replace(SETTINGS, warmup_ratio=0.05, eviction_policy="s3-fifo")
+    plan = Plan(Split("salt", 0.5), SETTINGS, chosen)
+    rest: dict[str, Any] = {
+        "policy": "ppo",
+        "version": 1,
+        "mode": Mode.LIVE,
+        "verdict": Verdict.ALLOW,
+        "reasons": ("why",),
+    }
+    decision = Decision(CACHE, 7, Arm.TREATMENT, 0.0, **rest, proposed=chosen, limited=chosen)
+    place.ledger.commit(lease, Tick(ControlState(CACHE, 7, 0.0, None, plan, False), decisions=(decision,)), 0.0)
+    said = words(await page_of(place))
+    size = readable(SETTINGS.cache_size, "bytes")
+    assert "warm-up eviction policy" in said
+    assert re.search(rf"control arm {size} .* the cache's own treatment arm {size} .* 5 % s3-fifo", said)
+    assert "yours, which a kill restores not said not said not said not said" in said
+    assert ", warm-up 5 %, s3-fifo" in said  # of the decision
+    async with place.client() as client:
+        told = (await client.get(f"/v1/caches/{CACHE}/settings")).json()
+    assert [told[arm]["eviction_policy"] for arm in ("control", "treatment")] == [None, "s3-fifo"]
 
 
 async def test_older_decisions_are_a_click_away(place: Place) -> None:

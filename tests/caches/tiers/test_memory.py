@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from caches.keys.request_key import RequestKey
 from caches.knobs import KnobSpace
+from caches.policies.catalog import EVICTIONS
 from caches.tiers.memory import MemoryTier
 from caches.tiers.selection import label_bytes
 from caches.tiers.tier import Answer, Tier
@@ -25,4 +26,4 @@ def entry_bytes(key: RequestKey, answer: Answer) -> int:
 
 
 class TestMemoryTier(TierContract):
-    subject = Subject(empty, entry_bytes, most_removed=3)
+    subject = Subject(empty, entry_bytes, most_removed=3, policies=tuple(EVICTIONS))

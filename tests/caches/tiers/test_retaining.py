@@ -143,3 +143,12 @@ def longer() -> Freshness:
             return 2.0 * float(entry.base_ttl_seconds)
 
     return Freshness(ByName({}, Rule(HAZARD, Bounded(Twice()))), LoadMeter())
+
+
+async def test_an_eviction_policy_is_that_of_the_tier_inside() -> None:
+    tier = memory(2.0)
+    wanted = replace(SPACE.default(), ttl_seconds=20.0, eviction_policy="sieve")
+    assert await tier.apply(wanted, START) == wanted == await tier.settings()
+    kept = inside(tier)
+    assert isinstance(kept, MemoryTier)
+    assert (kept.eviction_policy, kept.cache.ttl_seconds) == ("sieve", 40.0)

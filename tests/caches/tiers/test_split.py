@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from caches.keys.request_key import RequestKey
 from caches.knobs import KnobSettings, KnobSpace
+from caches.policies.catalog import EVICTIONS
 from caches.target import Arm, Plan, Split
 from caches.tiers.selection import Selection, label_bytes
 from caches.tiers.split import SplitTier
@@ -60,11 +61,11 @@ def entry_bytes(key: RequestKey, answer: Answer) -> int:
 
 
 class TestAllKeysAreControls(TierContract):
-    subject = Subject(split_at(0.0), entry_bytes, most_removed=3)
+    subject = Subject(split_at(0.0), entry_bytes, 3, tuple(EVICTIONS))
 
 
 class TestAllKeysAreTreatments(TierContract):
-    subject = Subject(split_at(1.0), entry_bytes, most_removed=3)
+    subject = Subject(split_at(1.0), entry_bytes, 3, tuple(EVICTIONS))
 
 
 @dataclass
@@ -124,7 +125,7 @@ class TestBothArmsHaveKeys(TierContract):
     """Order and capacity hold within an arm: what is about one order of all entries has its own model here."""
 
     share = 0.5
-    subject = Subject(split_at(share), entry_bytes, most_removed=3)
+    subject = Subject(split_at(share), entry_bytes, 3, tuple(EVICTIONS))
 
     test_the_least_recently_touched_goes_and_a_lookup_touches = None  # type: ignore[assignment]
     test_a_count_touches_nothing = None  # type: ignore[assignment]
@@ -145,7 +146,7 @@ class TestBothArmsHaveKeys(TierContract):
 
 class TestAFewKeysAreTreatments(TestBothArmsHaveKeys):
     share = 0.2
-    subject = Subject(split_at(share), entry_bytes, most_removed=3)
+    subject = Subject(split_at(share), entry_bytes, 3, tuple(EVICTIONS))
 
 
 def keys_of(arm: Arm, split: Split, count: int) -> list[RequestKey]:
