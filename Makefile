@@ -17,7 +17,7 @@ UV := VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv
 # The set-up is ready when the stamp of just these requirements exists; a stamp is written last.
 STAMP := $(VENV)/ready-$(shell { cat pyproject.toml requirements.lock; echo '$(TORCH)'; } | cksum | cut -d' ' -f1)
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-BENCHMARKS := $(addprefix benchmarks/,replay.py eviction.py choosing.py prefix_cache.py prefix_eviction.py calibration.py environment.py training.py tuners.py ablation.py placements.py whatif.py streaming.py semantic.py fidelity.py stack.py disk_tier.py freshness.py ledger.py gateway.py routing.py tracing.py faults.py resilience.py techniques.py)
+BENCHMARKS := $(addprefix benchmarks/,replay.py eviction.py choosing.py prefix_cache.py prefix_eviction.py calibration.py environment.py training.py tuners.py ablation.py placements.py whatif.py streaming.py semantic.py fidelity.py stack.py disk_tier.py freshness.py ledger.py gateway.py routing.py tracing.py faults.py resilience.py experiments.py guardrails.py ticks.py keys.py stream_join.py techniques.py)
 
 # Networks this small gain nothing from a second thread and lose much when both cores are busy.
 export OMP_NUM_THREADS := 1

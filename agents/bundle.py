@@ -54,6 +54,7 @@ class _Manifest:
     scaler_clip: float | None
     weights_sha256: str
     policy: CachePolicy = PLAIN
+    choices: tuple[CachePolicy, ...] = ()
 
 
 _MANIFEST = TypeAdapter(_Manifest)
@@ -68,7 +69,8 @@ class PolicyBundle:
     "static": no weights, no scaler and no observation: it always asks for `reference`. kinds "whatif" and "schedule":
     `weights` holds what agents.rules wants, there is no scaler and no observation. reference: the settings that action
     zero means. scale: what training traffic was like, which gives the observation its units and says how long an
-    interval was. policy: of the cache that the policy was made for, eviction and admission, which it cannot change.
+    interval was. policy: of the cache that the policy was made for, eviction and admission. choices: eviction policies
+    that a what-if controller chooses between, `policy` the first; none: it cannot change it.
     Raises InputError where the parts do not fit each other.
     """
 
@@ -82,6 +84,7 @@ class PolicyBundle:
     weights: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     scaler: Scaler | None = None
     policy: CachePolicy = PLAIN
+    choices: tuple[CachePolicy, ...] = ()
 
     def __post_init__(self) -> None:
         arrays = {name: _storable(name, array) for name, array in self.weights.items()}
@@ -93,6 +96,7 @@ class PolicyBundle:
             self._check_network()
         else:
             self._check_rule()
+        self._check_choices()
         self._body(b"")
 
     @property
@@ -110,7 +114,7 @@ class PolicyBundle:
         """The what-if controller or the schedule, with nothing remembered. Raises InputError for another kind."""
         if self.kind == "ppo" or self.kind == "static":
             raise InputError(f"policy bundle: got kind '{self.kind}', expected one of {', '.join(RULES)}")
-        return rule_from(self.kind, self.weights, self.knob_space, self.reference)
+        return rule_from(self.kind, self.weights, self.knob_space, self.reference, self.choices)
 
     def require(
         self, *, observation_version: str, observation_size: int, knob_space: KnobSpace, policy: CachePolicy = PLAIN
@@ -180,7 +184,7 @@ class PolicyBundle:
         fields = {
             "kind": self.kind,
             "knob_space": asdict(self.knob_space),
-            "reference": asdict(self.reference),
+            "reference": self.reference.numbers(),
             "provenance": asdict(self.provenance),
             "observation_version": self.observation_version,
             "observation_size": self.observation_size,
@@ -188,6 +192,7 @@ class PolicyBundle:
             "scaler_clip": None if self.scaler is None else self.scaler.clip,
             "weights_sha256": _sha256(weights_file),
             "policy": asdict(self.policy),
+            "choices": [asdict(one) for one in self.choices],
         }
         body = _told(_validated(fields, "policy bundle"))
         # Infinity and NaN have no JSON form; they would come back as null.
@@ -205,6 +210,14 @@ class PolicyBundle:
         if self.scale is None:
             raise InputError("policy bundle: scale is missing")
         self.rule()
+
+    def _check_choices(self) -> None:
+        if self.choices and (self.kind != "whatif" or self.choices[0] != self.policy or len(self.choices) < 2):
+            told = ", ".join(map(str, self.choices))
+            raise InputError(
+                f"policy bundle, choices: got {told} in a policy of kind '{self.kind}', expected none, or in a what-if "
+                f"controller several, of which {self.policy} is the first"
+            )
 
     def _check_network(self) -> None:
         clash = [name for name in (_SCALER_MEAN, _SCALER_STD) if name in self.weights]
@@ -239,8 +252,11 @@ def _told(manifest: _Manifest) -> dict[str, Any]:
     """As JSON values. A cache that is least recently used goes without saying, as it did before there were others: a
     bundle of then has the hash that it had."""
     body: dict[str, Any] = _MANIFEST.dump_python(manifest, mode="json")
+    del body["reference"]["eviction_policy"]
     if manifest.policy.plain:
         del body["policy"]
+    if not manifest.choices:
+        del body["choices"]
     return body
 
 
@@ -275,6 +291,7 @@ def _assemble(manifest: _Manifest, weights: dict[str, NDArray[Any]]) -> PolicyBu
         weights=weights,
         scaler=scaler,
         policy=manifest.policy,
+        choices=manifest.choices,
     )
 
 
@@ -297,6 +314,8 @@ def _storable(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check_reference(reference: KnobSettings, space: KnobSpace) -> None:
+    if reference.eviction_policy is not None:
+        raise InputError(f"reference, eviction_policy: got {reference.eviction_policy!r}, expected none beside policy")
     for knob in space.knobs:
         value = getattr(reference, knob.name)
         if not knob.low <= value <= knob.high:

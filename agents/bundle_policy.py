@@ -11,6 +11,7 @@ from agents.bundle import PolicyBundle
 from agents.policy import Sight
 from agents.rules import RULES
 from agents.whatif import WhatIfController
+from caches.policies.pair import CachePolicy
 
 
 class BundlePolicy:
@@ -34,6 +35,16 @@ class BundlePolicy:
         """InputError where it is not the memory of such a policy."""
         if isinstance(self._rule, WhatIfController):
             self._rule.recall(np.array(memory))
+
+    @property
+    def choices(self) -> tuple[CachePolicy, ...]:
+        """Eviction policies that it chooses between; none for most."""
+        return self._rule.choices if isinstance(self._rule, WhatIfController) else ()
+
+    @property
+    def choice(self) -> int:
+        """As last decided."""
+        return self._rule.choice if isinstance(self._rule, WhatIfController) else 0
 
     def act(self, sight: Sight) -> NDArray[np.float64]:
         if self._rule is not None:

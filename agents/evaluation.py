@@ -72,7 +72,7 @@ def evaluate(
     learned = judge.together([track for track in tracks if track.role == "learned"], policies)
     warnings = tuple(_warnings(policies, learned, len(best.rows)))
     found = None if search is None else _bound_search(search, requests)
-    every = (*_notes(tracks, found), *notes)
+    every = (*_notes(tracks, found), *_choices(tracks), *notes)
     return Evaluation(setting, requests, len(best.rows), policies, learned, every, warnings, found)
 
 
@@ -94,6 +94,15 @@ def _notes(tracks: Sequence[Track], found: BoundSearch | None) -> Iterator[str]:
         yield _GHOSTS
 
 
+def _choices(tracks: Sequence[Track]) -> Iterator[str]:
+    """How long who chooses the eviction policy was under each."""
+    for track in tracks:
+        if track.choice is not None and track.role != "bound":
+            counts = np.bincount(track.choice, minlength=len(track.choices))
+            told = (f"{policy} in {count}" for policy, count in zip(track.choices, counts, strict=True) if count)
+            yield f"{track.name} chooses the eviction policy: {', '.join(told)} of the {len(track.choice)} intervals."
+
+
 def savings(saved_usd: Array, other_usd: Array, requests: Array, resampling: Resampling) -> Savings:
     """saved_usd: what the other cost more in each interval, on the same requests. All of shape (intervals,)."""
     per_request = saved_usd.sum() / requests.sum()
@@ -108,10 +117,11 @@ def headroom(best_static_usd: float, usd: float, bound_usd: float) -> float | No
     return (best_static_usd - usd) / room if room > 0 else None
 
 
-def count_changes(positions: Array, before: Array) -> int:
-    """Intervals in which any knob moved by more than CHANGE_SHARE. positions: (intervals, 3); before: (3,)."""
-    moves = np.abs(np.diff(np.vstack((before, positions)), axis=0))
-    return int((moves > CHANGE_SHARE + 1e-12).any(axis=1).sum())
+def count_changes(positions: Array, before: Array, choice: Array | None = None) -> int:
+    """Intervals in which any knob moved by more than CHANGE_SHARE, or the eviction policy changed. positions:
+    (intervals, 3); before: (3,). choice: (intervals,), 0 before; None: it stays."""
+    moved = (np.abs(np.diff(np.vstack((before, positions)), axis=0)) > CHANGE_SHARE + 1e-12).any(axis=1)
+    return int((moved if choice is None else moved | (np.diff(choice, prepend=0) != 0)).sum())
 
 
 @dataclass(frozen=True)
@@ -181,7 +191,8 @@ class _Judge:
         if track.settings is None or track.before is None:
             return None
         positions = positions_of(track.settings, self.ground.knobs)
-        count, n = count_changes(positions, self.ground.knobs.positions(track.before)), len(positions)
+        before, n = self.ground.knobs.positions(track.before), len(positions)
+        count = count_changes(positions, before, track.choice)
         return Changes(count, 1000.0 * count / n, count / (n * self.interval_seconds / DAY_SECONDS))
 
 

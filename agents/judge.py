@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from agents.baselines.catalog import Rivals
 from agents.evaluation import Ground, evaluate, savings
@@ -123,8 +123,8 @@ def _setting(study: Study, resampling: Resampling) -> Setting:
         training=(study.training.start, study.training.stop),
         validation=(study.validation.start, study.validation.stop),
         test=(study.test.start, study.test.stop),
-        best_static=asdict(study.reference.settings),
-        default=asdict(problem.knobs.default()),
+        best_static=study.reference.settings.numbers(),
+        default=problem.knobs.default().numbers(),
         prices=problem.prices.model_dump(),
         constraints=problem.constraints.model_dump(),
         serving=problem.serving.model_dump(),

@@ -13,6 +13,7 @@ from agents.baselines.schedule import HourSchedule
 from agents.whatif import WhatIf, WhatIfController
 from caches.errors import InputError
 from caches.knobs import KnobSettings, KnobSpace
+from caches.policies.pair import CachePolicy
 
 FloatArray = NDArray[np.float64]
 Rule = WhatIfController | HourSchedule
@@ -31,15 +32,22 @@ def arrays_of(rule: Rule) -> dict[str, FloatArray]:
     return {name: np.array([float(value)]) for name, value in numbers.items()}
 
 
-def rule_from(kind: RuleKind, arrays: Mapping[str, NDArray[Any]], knobs: KnobSpace, reference: KnobSettings) -> Rule:
-    """The rule around `reference`, with nothing remembered. InputError where the arrays are not those of one."""
+def rule_from(
+    kind: RuleKind,
+    arrays: Mapping[str, NDArray[Any]],
+    knobs: KnobSpace,
+    reference: KnobSettings,
+    choices: tuple[CachePolicy, ...] = (),
+) -> Rule:
+    """The rule around `reference`, with nothing remembered. choices: eviction policies that a what-if controller
+    chooses between. InputError where the arrays are not those of one."""
     home = knobs.positions(reference)
     if kind == "schedule":
         return HourSchedule(home, _exactly(arrays, (SLOTS,))[SLOTS])
     found = {name: float(value.item()) for name, value in _numbers(arrays).items()}
     options = {field: found[name] for field, name in _OPTIONS.items()}
     how = WhatIf(**options | {"horizon": int(options["horizon"])})  # type: ignore[arg-type]
-    return WhatIfController(home, knobs.max_steps, found[ALLOWED], how)
+    return WhatIfController(home, knobs.max_steps, found[ALLOWED], how, choices)
 
 
 def _numbers(arrays: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from caches.knobs import KnobSettings
 from envs.control import Episodes, LaneControl, observation_scale
-from envs.ghosts import GhostGrid
+from envs.ghosts import ChoiceGrid, GhostGrid
 from envs.observation import ObservationScale
 from envs.vector_env import ReplayVectorEnv
 from envs.world import Reference, World
@@ -23,7 +23,8 @@ class Split:
 @dataclass(frozen=True)
 class Study:
     """training, validation and test are disjoint ranges of intervals, each later than the one before. grid: where the
-    ghosts were replayed already."""
+    ghosts were replayed already. every: ghosts of all eviction policies, for who chooses one; None where nobody does.
+    """
 
     reference: Reference
     scale: ObservationScale
@@ -32,6 +33,7 @@ class Study:
     test: range
     episodes: Episodes
     grid: GhostGrid | None = None
+    every: ChoiceGrid | None = None
 
     @property
     def world(self) -> World:

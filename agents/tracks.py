@@ -15,12 +15,13 @@ from agents.baselines.simple import HillClimber, Random, Static
 from agents.bundle import PolicyBundle
 from agents.bundle_policy import BundlePolicy
 from agents.clairvoyant import Clairvoyant, Search, Way, clairvoyant
-from agents.policy import ControlPolicy
+from agents.policy import ControlPolicy, choices_of
 from agents.rollout import roll_out
 from agents.study import Split, Study, open_study
 from caches.errors import Mismatch
 from caches.knobs import KnobSettings
-from envs.ghosts import GhostGrid, ghost_grid, grid_settings
+from caches.policies.pair import CachePolicy
+from envs.ghosts import GhostGrid, choice_grid, ghost_grid, grid_settings
 from envs.interval import total_usd
 from envs.observation import OBSERVATION_VERSION, SIZE
 from envs.world import Progress, Reference, World
@@ -65,7 +66,8 @@ class Track:
     """What one policy did over the test intervals. rows: (intervals, STATS). settings: (intervals, 3), in force.
 
     before: the settings in force until the first interval. settings and before are None for the ghost bound, which
-    nothing could follow. learned_within: as of the contender.
+    nothing could follow. learned_within: as of the contender. choice: (intervals,), the eviction policy in force, as
+    one of `choices`; None for what stays under the cache's own.
     """
 
     name: str
@@ -76,6 +78,13 @@ class Track:
     seed: int | None = None
     version: int | None = None
     learned_within: int | None = None
+    choice: Array | None = None
+    choices: tuple[CachePolicy, ...] = ()
+
+    @property
+    def changes_policy(self) -> bool:
+        """Whether it was under another eviction policy than the cache's own at any time."""
+        return self.choice is not None and bool(self.choice.any())
 
     @property
     def usd(self) -> Array:
@@ -135,17 +144,31 @@ def run_tracks(
     if full:
         others = rivals(study, grid) if fitted is None else fitted
     policies = _side_by_side(study, learned, others)
+    study = _with_choices(study, [one.policy for one in policies])
     tracks = _roll_out(study, policies, grid, seed)
     if champion is not None:
         tracks.append(_champion(study, champion, grid))
     bound = None
     if full:
-        ways = [Way(one.settings, one.rows) for one in tracks if one.settings is not None and one.role != "champion"]
+        ways = [Way(one.settings, one.rows) for one in tracks if one.settings is not None and not _apart(one)]
         bound = clairvoyant(study, ways, grid, Search(), watch.search)
         best = _bound(study, bound, tracks)
         tracks.append(best)
         bound = replace(bound, way=Way(np.asarray(best.settings), best.rows))
     return Compared((*tracks, _ghost_bound(study, grid)), others.notes, bound)
+
+
+def _with_choices(study: Study, policies: Sequence[ControlPolicy]) -> Study:
+    """With ghosts under every eviction policy that one of them chooses between, where any does."""
+    choices = next((choices_of(policy) for policy in policies if choices_of(policy)), ())
+    if not choices or study.every is not None:
+        return study
+    return replace(study, every=choice_grid(study.world, choices, study.reference.settings))
+
+
+def _apart(track: Track) -> bool:
+    """Whether its caches are not those that the bound is searched with."""
+    return track.role == "champion" or track.changes_policy
 
 
 @dataclass(frozen=True)
@@ -176,7 +199,8 @@ def _side_by_side(study: Study, learned: Sequence[Contender], others: Rivals) ->
 
 def _roll_out(study: Study, policies: Sequence[Contender], grid: GhostGrid, seed: int) -> list[Track]:
     home = study.reference.settings
-    rolled = roll_out(study.reference, study.scale, [one.policy for one in policies], study.test, seed, grid)
+    every = [one.policy for one in policies]
+    rolled = roll_out(study.reference, study.scale, every, study.test, seed, grid, study.every)
     tracks = [
         Track(
             one.policy.name,
@@ -187,6 +211,8 @@ def _roll_out(study: Study, policies: Sequence[Contender], grid: GhostGrid, seed
             one.seed,
             one.version,
             one.learned_within,
+            rolled.choice[i] if choices_of(one.policy) else None,
+            choices_of(one.policy),
         )
         for i, one in enumerate(policies)
     ]
@@ -204,7 +230,8 @@ def _champion(study: Study, champion: Champion, grid: GhostGrid) -> Track:
     grid = grid if world is study.world else ghost_grid(world)
     reference = Reference(world, bundle.reference, (study.test.start,))
     policy = BundlePolicy(f"champion, version {champion.version}", bundle)
-    rolled = roll_out(reference, bundle.scale or study.scale, [policy], study.test, grid=grid)
+    every = choice_grid(world, bundle.choices, bundle.reference) if bundle.choices else None
+    rolled = roll_out(reference, bundle.scale or study.scale, [policy], study.test, grid=grid, every=every)
     return Track(
         policy.name,
         "champion",
@@ -213,15 +240,18 @@ def _champion(study: Study, champion: Champion, grid: GhostGrid) -> Track:
         bundle.reference,
         bundle.provenance.seed,
         champion.version,
+        choice=rolled.choice[0] if bundle.choices else None,
+        choices=bundle.choices,
     )
 
 
 def _bound(study: Study, found: Clairvoyant, tracks: Sequence[Track]) -> Track:
-    """The way that was found. A champion starts from what its own reference left; should that make it cheaper still,
-    the bound is its way."""
+    """The way that was found. A champion starts from what its own reference left, and who changes the eviction policy
+    has other caches; should that make it cheaper still, the bound is its way."""
     mine = Track("clairvoyant bound", "bound", found.way.rows, found.way.settings, study.reference.settings)
-    cheaper = [one for one in tracks if one.role == "champion" and one.usd.sum() < mine.usd.sum()]
-    return replace(cheaper[0], name=mine.name, role=mine.role, seed=None, version=None) if cheaper else mine
+    cheaper = [one for one in tracks if _apart(one) and one.usd.sum() < mine.usd.sum()]
+    cheapest = min(cheaper, key=lambda one: float(one.usd.sum()), default=mine)
+    return replace(cheapest, name=mine.name, role=mine.role, seed=None, version=None)
 
 
 def _ghost_bound(study: Study, grid: GhostGrid) -> Track:

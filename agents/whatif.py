@@ -4,6 +4,9 @@ Ghosts are caches at fixed settings that are replayed on the same traffic, so wh
 up to the interval before. The controller expects the next intervals to cost what the last did on an exponentially
 weighted average, and weighs each ghost against staying where it wants to be already.
 
+Where there are several eviction policies to choose between, there are ghosts under each of them, and a change of the
+policy counts as a move over the full range of a knob.
+
 A ghost has always been where it is, its cache full of what that setting keeps. A cache that is moved there has yet to
 become like that, so a ghost promises more than a move brings. Hence the charge, and `reach`, which goes only part of
 the way.
@@ -20,6 +23,7 @@ from numpy.typing import NDArray
 
 from agents.policy import Ghosts, Sight
 from caches.errors import InputError
+from caches.policies.pair import CachePolicy
 
 Array = NDArray[Any]
 FloatArray = NDArray[np.float64]
@@ -33,7 +37,8 @@ SIZE_AND_TTL = slice(0, 2)  # the knobs that, when raised, leave room that has y
 class WhatIf:
     """memory, unsafe_memory: weight of the past in the averages of cost and of broken constraints, per interval, in
     [0, 1). margin: share of the cost of staying that a move must save, per interval; infinite: never moves. charge:
-    what a move costs once, in intervals' cost per full range by which size and TTL are raised. reach: how far to go
+    what a move costs once, in intervals' cost per full range by which size and TTL are raised, and for a change of the
+    eviction policy. reach: how far to go
     from the reference towards a ghost, in (0, 1]; cost in between is taken as linear. horizon: intervals in which a
     move has to pay for itself."""
 
@@ -61,30 +66,45 @@ class WhatIfController:
     """home: (3,), positions of the reference, where it begins. max_steps: (3,), largest change of position per
     interval. allowed: share of intervals that may break a constraint.
 
+    choices: eviction policies to choose between, the first of them that of the reference; none: it stays under that.
+
     A ghost at the reference's own position (`envs.ghosts.joined` adds it) stands for staying there; without one the
     nearest ghost does.
     """
 
     name = "what-if controller"
 
-    def __init__(self, home: FloatArray, max_steps: FloatArray, allowed: float, options: WhatIf = WhatIf()) -> None:
+    def __init__(
+        self,
+        home: FloatArray,
+        max_steps: FloatArray,
+        allowed: float,
+        options: WhatIf = WhatIf(),
+        choices: tuple[CachePolicy, ...] = (),
+    ) -> None:
         self.home, self.max_steps, self.allowed, self.options = home, max_steps, allowed, options
+        self.choices = choices
         self.reset(0)
 
     def reset(self, seed: int) -> None:
-        self._target = self.home.copy()
+        self._target, self.choice = self.home.copy(), 0
         self._decided: int | None = None
 
     @property
     def target(self) -> FloatArray:
-        """Where it wants to be, as last decided, shape (3,): all that it remembers from one interval to the next."""
-        return self._target.copy()
+        """Where it wants to be, as last decided, shape (3,), and behind it the choice where there is one, (4,): all
+        that it remembers from one interval to the next."""
+        return np.append(self._target, [float(self.choice)] if self.choices else [])
 
     def recall(self, target: FloatArray) -> None:
-        """Goes on from a `target` of before, as after a restart. InputError for another shape."""
-        if np.shape(target) != self.home.shape or not np.isfinite(target).all():
-            raise InputError(f"target: got {target!r}, expected {self.home.size} finite positions")
-        self._target, self._decided = np.array(target, np.float64), None
+        """Goes on from a `target` of before, as after a restart. InputError for another shape, or no choice."""
+        size = self.home.size + bool(self.choices)
+        if np.shape(target) != (size,) or not np.isfinite(target).all():
+            raise InputError(f"target: got {target!r}, expected {size} finite numbers")
+        if self.choices and target[-1] not in range(len(self.choices)):
+            raise InputError(f"target: got choice {target[-1]:g}, expected 0 to {len(self.choices) - 1}")
+        self._target, self._decided = np.array(target[: self.home.size], np.float64), None
+        self.choice = int(target[-1]) if self.choices else 0
 
     def act(self, sight: Sight) -> FloatArray:
         return self.propose(sight) - self.home
@@ -99,36 +119,51 @@ class WhatIfController:
         if sight.interval != self._decided:
             self._decided = sight.interval
             if sight.ghosts.usd.shape[1]:
-                self._target = self._decide(sight.ghosts, sight.positions)
+                self._decide(sight.ghosts, sight.positions, sight.choice)
         return self._target.copy()
 
-    def _decide(self, ghosts: Ghosts, here: FloatArray) -> FloatArray:
-        options = self.options
-        usd = weighted_mean(ghosts.usd, options.memory)
-        usd_home = usd[nearest(ghosts.positions, self.home)]
-        usd = usd_home + options.reach * (usd - usd_home)
+    def _decide(self, ghosts: Ghosts, here: FloatArray, choice: int | None) -> None:
+        options, policy = self.options, _policy_of(ghosts)
+        usd = _toward(weighted_mean(ghosts.usd, options.memory), ghosts.positions, policy, self.home, options.reach)
         positions = self.home + options.reach * (ghosts.positions - self.home)
-        stay = nearest(positions, self._target)
+        stay = nearest(positions, self._target, policy == self.choice)
         risk = weighted_mean(ghosts.unsafe, options.unsafe_memory)
-        safe = risk <= max(self.allowed, float(risk.min()))
+        open_to = (policy == self.choice) | bool(self.choices)
+        safe = open_to & (risk <= max(self.allowed, float(risk[open_to].min())))
+        changes = np.ones(len(policy)) if choice is None else policy != choice
         relative = usd / usd[stay] if usd[stay] > 0.0 else np.ones(len(usd))
-        net = np.where(safe, self.net_saving(relative, positions - here), -np.inf)
+        net = np.where(safe, self.net_saving(relative, positions - here, changes), -np.inf)
         best = int(np.argmax(net))
-        moves = not safe[stay] or net[best] > options.margin
-        return np.asarray(positions[best]).copy() if moves else self._target
+        if not safe[stay] or net[best] > options.margin:
+            self._target, self.choice = np.asarray(positions[best]).copy(), int(policy[best])
 
-    def net_saving(self, relative_usd: Array, way: Array) -> FloatArray:
+    def net_saving(self, relative_usd: Array, way: Array, changes: Array | float = 0.0) -> FloatArray:
         """What going there saves per interval of the horizon, as a share of the cost of staying, the charge for the way
-        taken off. relative_usd: (ghosts,), 1 for staying. way: (ghosts, 3), from the positions in force."""
+        taken off. relative_usd: (ghosts,), 1 for staying. way: (ghosts, 3), from the positions in force. changes:
+        (ghosts,), whether the eviction policy is another."""
         steps = np.ceil(np.abs(way) / self.max_steps - ROUNDING).max(axis=1)
-        raised = np.maximum(way[:, SIZE_AND_TTL], 0.0).sum(axis=1)
+        raised = np.maximum(way[:, SIZE_AND_TTL], 0.0).sum(axis=1) + changes
         saved = (1.0 - relative_usd) * intervals_there(steps, self.options.horizon)
         return np.asarray((saved - self.options.charge * raised) / self.options.horizon)
 
 
-def nearest(positions: Array, wanted: FloatArray) -> int:
-    """Index of the position with the smallest sum of distances over the knobs; of equals the first."""
-    return int(np.argmin(np.abs(positions - wanted).sum(axis=1)))
+def nearest(positions: Array, wanted: FloatArray, among: Array | bool = True) -> int:
+    """Index of the position with the smallest sum of distances over the knobs; of equals the first. among:
+    (positions,), those that count."""
+    return int(np.argmin(np.where(among, np.abs(positions - wanted).sum(axis=1), np.inf)))
+
+
+def _policy_of(ghosts: Ghosts) -> NDArray[np.int64]:
+    return np.zeros(len(ghosts.positions), np.int64) if ghosts.policy is None else ghosts.policy
+
+
+def _toward(usd: Array, positions: Array, policy: Array, home: FloatArray, reach: float) -> FloatArray:
+    """What it costs part of the way from home to each, under its own policy, where cost in between is linear."""
+    usd_home = np.empty(len(usd))
+    for one in np.unique(policy):
+        mine = policy == one
+        usd_home[mine] = usd[nearest(positions, home, mine)]
+    return np.asarray(usd_home + reach * (usd - usd_home))
 
 
 def weighted_mean(values: Array, memory: float) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,8 @@ def reference_usd(reference: Reference, part: range) -> Array:
 class LaneControl:
     """Lanes that each live in their own interval. The caller resets a lane before stepping it.
 
-    An action is an offset of position from the reference (caches.knobs.KnobSpace.decide), float in [-1, 1].
+    An action is an offset of position from the reference (caches.knobs.KnobSpace.decide), float in [-1, 1]. choice:
+    int64 (lanes,), the eviction policy that each is under, as one of the world's choices; 0 in a world without.
     """
 
     def __init__(self, reference: Reference, scale: ObservationScale, lanes: int, horizon: int) -> None:
@@ -85,6 +86,7 @@ class LaneControl:
         self._home_values = reference.settings.as_array()
         self.positions = np.tile(self._home, (lanes, 1))
         self.settings = np.tile(self._home_values, (lanes, 1))
+        self.choice = np.zeros(lanes, np.int64)
         self._whatif = whatif_table(reference.ghost_usd, reference.usd, scale)
         self._reference_usd = reference.usd
 
@@ -93,12 +95,14 @@ class LaneControl:
         checkpoint.copy_to(self.lanes, lane)
         self.index[lane] = checkpoint.index
         self._until[lane] = min(checkpoint.index + self._horizon, len(self.world))
-        self.positions[lane], self.settings[lane] = self._home, self._home_values
+        self.positions[lane], self.settings[lane], self.choice[lane] = self._home, self._home_values, 0
         before = checkpoint.index - 1
         self.rows[lane] = self.reference.rows[before] if before >= 0 else np.nan
 
-    def step(self, actions: Array) -> Array:
+    def step(self, actions: Array, choice: Array | None = None) -> Array:
         """Every lane through its interval; returns the rewards, shape (lanes,). Lanes end up one interval later.
+
+        choice: (lanes,), the eviction policies from now on; None: as they are.
 
         InputError where a lane was never reset, or has come to its horizon or to the end of the trace.
         """
@@ -108,10 +112,10 @@ class LaneControl:
             raise InputError(f"lane {over[0]}: got interval {index}, expected one before {until}; reset it first")
         self.positions = self.world.problem.knobs.move(self._home, self.positions, actions)
         self.settings = self._values(self.positions)
+        self.choice = self.choice if choice is None else np.asarray(choice, np.int64)
+        wanted = np.column_stack((self.settings, self.choice)) if self.world.choices else self.settings
         self.world.crew.share(
-            lambda part: self.world.play.step_lanes(
-                self.world.scene, self.lanes, part, self.index, self.settings, self.rows
-            ),
+            lambda part: self.world.play.step_lanes(self.world.scene, self.lanes, part, self.index, wanted, self.rows),
             self.count,
         )
         saved = reward(self._reference_usd[self.index], total_usd(self.rows), self.scale.interval_usd / REWARD_GAIN)
@@ -134,7 +138,8 @@ class LaneControl:
 
     def settings_of(self, lane: int) -> KnobSettings:
         """Settings that were in force in the lane's last interval."""
-        return KnobSettings.from_array(self.settings[lane])
+        named = self.world.choices[self.choice[lane]].eviction if self.world.choices else None
+        return replace(KnobSettings.from_array(self.settings[lane]), eviction_policy=named)
 
     def _values(self, positions: Array) -> Array:
         """KnobSpace.settings for all lanes at once; the reference's own position gives its exact values back."""

@@ -29,8 +29,9 @@ from caches.shadow.kernel import (
     USED,
     WRITTEN,
 )
+from envs.ghost_policy_kernels import advance_lane, begin_lane
 from envs.interval import COLUMN
-from envs.lanes import Lanes, Scene, account, open_slots, serve_misses, state_of
+from envs.lanes import Lanes, Scene, account, open_slots, serve_misses
 from envs.reward import stale_share
 
 Array = NDArray[Any]
@@ -47,9 +48,9 @@ SLOW_USD = COLUMN["slow_usd"]
 
 
 class Running(NamedTuple):
-    """Lanes in an interval that is not over. which: int64, their numbers. settings: float64 (which, 3). before: int64
-    (which, kernel.COUNTS), their counts when it began. sums: float64 (which, SUMS). tallies: float64 (which, groups,
-    TALLIES)."""
+    """Lanes in an interval that is not over. which: int64, their numbers. settings: float64 (which, 3), or (which, 4)
+    with the number of an eviction policy behind. before: int64 (which, kernel.COUNTS), their counts when it began.
+    sums: float64 (which, SUMS). tallies: float64 (which, groups, TALLIES)."""
 
     which: Array
     settings: Array
@@ -59,23 +60,23 @@ class Running(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def begin(scene: Scene, lanes: Lanes, running: Running, group: Array) -> None:
-    """Brings the settings into force, and warms up. scene: its first edge is where the interval begins. group: uint8,
-    by request."""
+def begin(scene: Scene, lanes: Any, running: Running, group: Array) -> None:
+    """Brings the settings into force, and warms up. scene: its first edge is where the interval begins. lanes: Lanes,
+    or PolicyLanes, whose fields of the same names are all that money goes by. group: uint8, by request."""
     at, now = scene.edges[0], scene.start
     for i in range(running.which.size):
         one = _alone(lanes, running.which[i])
-        state, settings, sums = state_of(one, 0), running.settings[i], running.sums[i]
-        running.before[i] = state.counts
+        settings, sums = running.settings[i], running.sums[i]
+        running.before[i] = one.counts[0]
+        begin_lane(lanes, running.which[i], settings, now)
         open_slots(scene, one, 0, now, settings)
         wanted = int(np.round(settings[2] * scene.candidate_count[0]))
-        taken = kernel.advance(
-            scene.requests,
-            state,
+        taken = advance_lane(
+            scene,
+            lanes,
+            running.which[i],
             kernel.Limits(int(settings[0]), settings[1], scene.since_touch),
-            kernel.Moment(at, now, now + scene.seconds),
-            scene.candidates[0, :wanted],
-            at,
+            (kernel.Moment(at, now, now + scene.seconds), scene.candidates[0, :wanted], at),
             kernel.Record(one.fetched[0], one.outcome[0, :0], one.age[0, :0]),
         )
         sums[WARMUPS] = taken
@@ -87,20 +88,19 @@ def begin(scene: Scene, lanes: Lanes, running: Running, group: Array) -> None:
 
 
 @njit(cache=True, nogil=True)
-def feed(scene: Scene, lanes: Lanes, running: Running, group: Array, now: float) -> None:
+def feed(scene: Scene, lanes: Any, running: Running, group: Array, now: float) -> None:
     """More requests of the interval, those between the scene's edges. now: when the last one before them came, or the
     interval began."""
     at, stop = scene.edges[0], scene.edges[1]
     for i in range(running.which.size):
         one = _alone(lanes, running.which[i])
         settings, sums = running.settings[i], running.sums[i]
-        kernel.advance(
-            scene.requests,
-            state_of(one, 0),
+        advance_lane(
+            scene,
+            lanes,
+            running.which[i],
             kernel.Limits(int(settings[0]), settings[1], scene.since_touch),
-            kernel.Moment(at, now, now),
-            scene.candidates[0, :0],
-            stop,
+            (kernel.Moment(at, now, now), scene.candidates[0, :0], stop),
             kernel.Record(one.fetched[0], one.outcome[0], one.age[0]),
         )
         before, known = (sums[WAITED], sums[BUSY], int(sums[SLOW]), sums[HELD]), int(sums[MISSED])
@@ -110,7 +110,7 @@ def feed(scene: Scene, lanes: Lanes, running: Running, group: Array, now: float)
 
 
 @njit(cache=True, nogil=True)
-def finish(scene: Scene, lanes: Lanes, running: Running, rows: Array) -> None:
+def finish(scene: Scene, lanes: Any, running: Running, rows: Array) -> None:
     """What the interval came to: (which, STATS), written to `rows`. Slow requests count as spread over the misses."""
     for i in range(running.which.size):
         one, sums, tallies = _alone(lanes, running.which[i]), running.sums[i], running.tallies[i]
@@ -132,8 +132,8 @@ def finish(scene: Scene, lanes: Lanes, running: Running, rows: Array) -> None:
 
 
 @njit(cache=True)
-def _alone(lanes: Lanes, lane: int) -> Lanes:
-    """One lane with the scratch that all share."""
+def _alone(lanes: Any, lane: int) -> Lanes:
+    """One lane with the scratch that all share, but for what only a policy has."""
     own = slice(lane, lane + 1)
     return Lanes(
         lanes.entry[own],
@@ -201,7 +201,7 @@ def mark(entry: Array, keys: int, rows: Array, held: Array) -> None:
 
 
 @njit(cache=True)
-def renumber(lanes: Lanes, keys: int, row_to: Array, key_to: Array) -> None:
+def renumber(lanes: Any, keys: int, row_to: Array, key_to: Array) -> None:
     """After requests and keys were taken out, as `envs.journal.Journal.keep` says; `keys` there were before. Entries of
     keys that are gone go without a trace, and so do warm-ups that no entry points at."""
     for lane in range(lanes.cursor.shape[0]):

@@ -13,10 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from caches.errors import InputError
 from caches.knobs import KnobSettings
+from caches.policies.pair import PLAIN, CachePolicy
 from caches.shadow import kernel
 from caches.target import Arm
 from envs.ghost_kernels import MISSED, SUMS, TALLIES, Running, begin, feed, finish, hand_over, mark, occupied, renumber
+from envs.ghost_policy_kernels import mark_remembered, renumber_remembered, take_out
+from envs.ghost_policy_lanes import for_share, hand_over_by_touch
 from envs.ghost_state import GhostState
 from envs.interval import STATS
 from envs.journal import GROUPS, Batch, Journal, places
@@ -34,7 +38,8 @@ ROWS, LISTED = 1 << 16, 1 << 10  # requests held, and warm-ups listed in a lane,
 class Terms:
     """What ghosts have in common with each other, and with the problem of a training (envs.world.Problem).
 
-    objective_seconds: to the first token, beyond which a request is slow.
+    objective_seconds: to the first token, beyond which a request is slow. policies: which entry goes, which response is
+    taken in; the first is the cache's own, and settings may name the eviction of any.
     """
 
     backend: Backend
@@ -44,6 +49,30 @@ class Terms:
     since_touch: bool
     warmup_candidates: int
     popularity_decay: float
+    policies: tuple[CachePolicy, ...] = (PLAIN,)
+
+    @property
+    def plain(self) -> bool:
+        """Whether all is least recently used, without a rule of admission."""
+        return self.policies == (PLAIN,)
+
+    def follows(self, settings: KnobSettings) -> bool:
+        """Whether the eviction policy that they name, if any, is one of these."""
+        return settings.eviction_policy in (None, *(one.eviction for one in self.policies))
+
+    def numbers(self, settings: KnobSettings) -> Array:
+        """As lanes take them: (3,), or (4,) with the number of the policy where there are several kinds of lanes.
+        Raises InputError for a policy that is not followed."""
+        if not self.follows(settings):
+            known = ", ".join(one.eviction for one in self.policies)
+            raise InputError(
+                f"eviction_policy: got {settings.eviction_policy!r}, expected one that is followed: {known}"
+            )
+        if self.plain:
+            return settings.as_array()
+        names = [one.eviction for one in self.policies]
+        named = settings.eviction_policy
+        return np.append(settings.as_array(), 0 if named is None else names.index(named))
 
     def candidates(self, rate: float) -> int:
         """How many are wanted for a warm-up among a share of the keys."""
@@ -84,10 +113,11 @@ class GhostLanes:
 
     def __init__(self, terms: Terms) -> None:
         self.terms, self.journal, self.index = terms, Journal(), 0
-        self._state = GhostState(terms.backend.slots)
+        self._state = GhostState(terms.backend.slots, () if terms.plain else [one.rules for one in terms.policies])
         self._most_rows, self._most_listed = ROWS, LISTED
         self._open: _Open | None = None
         self._chosen = np.zeros(0, np.int32)  # whom to warm up with, as positions in the journal, best first
+        self._bytes: dict[Hashable, float] = {}  # capacity of each arm's lane in the last interval that it was part of
 
     def follow(self, wanted: Mapping[Hashable, Hashable | None]) -> None:
         """Which lanes there are to be. A new one begins as a copy of the lane that its value names, or empty; one that
@@ -146,6 +176,7 @@ class GhostLanes:
     def thin(self, rate: float, share: float) -> None:
         """Takes out all keys at or above `rate`; share: of the keys that there were. Of the interval that is open
         nothing is known then."""
+        self._bytes = {arm: share * capacity for arm, capacity in self._bytes.items()}
         if self._open is not None:
             parts = []
             for part, running in self._open.parts:
@@ -161,6 +192,8 @@ class GhostLanes:
         journal = self.journal
         rows, held = np.zeros(journal.rows, np.bool_), np.zeros(journal.keys, np.bool_)
         mark(self._state.lanes.entry, journal.keys, rows, held)
+        if not self.terms.plain:
+            mark_remembered(self._state.lanes, journal.keys, rows, held)
         key = journal.column("key")[: journal.rows]
         rows[journal.earlier :] = True  # drift and candidates look back at it
         rows[self._chosen] = True
@@ -170,7 +203,11 @@ class GhostLanes:
         rows &= held[key]
         known, chosen = journal.keys, self._chosen[rows[self._chosen]]
         row_to, key_to = journal.keep(rows, held)
+        if not self.terms.plain:
+            take_out(self._state.lanes, known, key_to)
         renumber(self._state.lanes, known, row_to, key_to)
+        if not self.terms.plain:
+            renumber_remembered(self._state.lanes, known, row_to, key_to)
         self._chosen = row_to[chosen]
         self._most_rows, self._most_listed = max(ROWS, 2 * journal.rows), max(LISTED, 2 * self._state.listed)
         for _, running in () if self._open is None else self._open.parts:
@@ -217,24 +254,37 @@ class GhostLanes:
     def _hand_over(self, key: Array, treatment: Array) -> None:
         self.journal.of_keys("treatment")[key] = treatment
         control, other = self._state.names.get(Arm.CONTROL), self._state.names.get(Arm.TREATMENT)
-        if control is not None and other is not None and len(key):
-            taker = np.where(treatment, other, control)
-            hand_over(self._state.lanes.entry, self._state.lanes.cursor, key, control + other - taker, taker)
+        if control is None or other is None or not len(key):
+            return
+        lanes, taker = self._state.lanes, np.where(treatment, other, control)
+        giver = control + other - taker
+        if self.terms.plain:
+            hand_over(lanes.entry, lanes.cursor, key, giver, taker)
+        else:
+            # an arm that was in no interval yet counts as large as the other
+            known = max(self._bytes.values(), default=0.0)
+            control_bytes, other_bytes = (int(self._bytes.get(arm, known)) for arm in (Arm.CONTROL, Arm.TREATMENT))
+            capacity = np.where(treatment, other_bytes, control_bytes)
+            hand_over_by_touch(lanes, key, (giver, taker), capacity, self.journal.column("time"))
 
     def _begun(self, part: Part) -> Running:
         """At the beginning of the interval that is open."""
         count = len(part.lanes)
-        settings = np.array([one.as_array() for one in part.lanes.values()]).reshape(count, 3)
+        settings = np.array([self.terms.numbers(one) for one in part.lanes.values()]).reshape(
+            count, 3 if self.terms.plain else 4
+        )
         settings[:, 0] *= part.share
         which = np.array([self._state.names[name] for name in part.lanes], np.int64)
+        self._bytes |= {arm: settings[i, 0] for i, arm in enumerate(part.lanes) if isinstance(arm, Arm)}
         before, sums = np.zeros((count, kernel.COUNTS), np.int64), np.zeros((count, SUMS))
         running = Running(which, settings, before, sums, np.zeros((count, GROUPS, TALLIES)))
         scene = self._scene(part, (self.journal.start, self.journal.start))
-        begin(scene, self._state.lanes, running, self.journal.column("group"))
+        begin(scene, for_share(self._state.lanes, part.share), running, self.journal.column("group"))
         return running
 
     def _fed(self, part: Part, running: Running, rows: tuple[int, int], now: float) -> None:
-        feed(self._scene(part, rows), self._state.lanes, running, self.journal.column("group"), now)
+        lanes = for_share(self._state.lanes, part.share)
+        feed(self._scene(part, rows), lanes, running, self.journal.column("group"), now)
 
     def _finished(self, part: Part, running: Running, interval: tuple[int, int]) -> PartRows:
         rows = np.full((len(running.which), STATS), np.nan)

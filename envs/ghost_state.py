@@ -6,14 +6,18 @@ is that of the lane at work.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from caches.policies.rules import Rules, rules_table
+from caches.policies.state import empty_states
 from caches.shadow import kernel
-from envs.lanes import OWNED, RESPONSE, Lanes, fork
+from envs.ghost_policy_lanes import with_more_keys
+from envs.lanes import RESPONSE, Lanes, fork
+from envs.policy_lanes import POLICY, PolicyLanes
 
 Array = NDArray[Any]
 
@@ -22,11 +26,14 @@ KEYS, WARMUPS = 1 << 12, 1 << 9  # room in each lane to begin with
 
 
 class GhostState:
-    """names: the number of each lane. slots: most sequences that run at once."""
+    """names: the number of each lane. lanes: Lanes, or PolicyLanes where there are rules. slots: most sequences that
+    run at once. rules: that lanes may be under, all with one rule of admission; a lane begins under the first. None of
+    them: all are least recently used, and all is taken in."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, rules: Sequence[Rules] = ()) -> None:
         self.names: dict[Hashable, int] = {}
-        self.lanes = _empty(0, KEYS, WARMUPS, slots)
+        self.rules, self._play = tuple(rules), POLICY if rules else RESPONSE
+        self.lanes: Any = self._empty(0, KEYS, WARMUPS, slots)
 
     @property
     def listed(self) -> int:
@@ -48,13 +55,15 @@ class GhostState:
         for (name, like), lane in zip(new.items(), free, strict=False):
             self.names[name] = lane
             if like is not None:
-                fork(RESPONSE, self.lanes, self.names[like], lane)
+                fork(self._play, self.lanes, self.names[like], lane)
         for name in gone:
             self._empty_lane(self.names.pop(name))
 
     def fit(self, keys: int, chunk: int, requests: int, candidates: int) -> None:
         """Room for keys, for requests at once and in an interval, and for candidates of a warm-up."""
-        if keys > self.lanes.entry.shape[1]:
+        if keys > self.lanes.entry.shape[1] and self.rules:
+            self.lanes = with_more_keys(self.lanes, keys)
+        elif keys > self.lanes.entry.shape[1]:
             entry = np.full((len(self.lanes.entry), keys, 3), kernel.ABSENT, np.int32)
             entry[:, : self.lanes.entry.shape[1]] = self.lanes.entry
             self.lanes = self.lanes._replace(entry=entry)
@@ -69,7 +78,7 @@ class GhostState:
     def make_warmup_room(self, wanted: int) -> None:
         if wanted <= self.warmup_room:
             return
-        self._make_room(RESPONSE.growing, wanted)
+        self._make_room(self._play.growing, wanted)
 
     def _make_room(self, names: tuple[str, ...], wanted: int) -> None:
         longer = {}
@@ -81,8 +90,8 @@ class GhostState:
 
     def _add_lanes(self, number: int) -> None:
         old = self.lanes
-        more = _empty(number - len(old.cursor), old.entry.shape[1], self.warmup_room, old.slots.shape[1] - 1)
-        both = {name: np.concatenate((getattr(old, name), getattr(more, name))) for name in OWNED}
+        more = self._empty(number - len(old.cursor), old.entry.shape[1], self.warmup_room, old.slots.shape[1] - 1)
+        both = {name: np.concatenate((getattr(old, name), getattr(more, name))) for name in self._play.owned}
         for name in OF_MISSES:
             array = getattr(old, name)
             none = np.zeros((len(more.cursor), array.shape[1]), array.dtype)
@@ -91,9 +100,18 @@ class GhostState:
 
     def _empty_lane(self, lane: int) -> None:
         """So that it holds nothing on to the journal."""
-        empty = _empty(1, 1, self.warmup_room, self.lanes.slots.shape[1] - 1)
-        for name in OWNED:
+        keys = 1 if self.rules is None else self.lanes.entry.shape[1]  # where it is the same for all keys, one will do
+        empty = self._empty(1, keys, self.warmup_room, self.lanes.slots.shape[1] - 1)
+        for name in self._play.owned:
             getattr(self.lanes, name)[lane] = getattr(empty, name)[0]
+
+    def _empty(self, lanes: int, keys: int, warmups: int, slots: int) -> Any:
+        plain = _empty(lanes, keys, warmups, slots)
+        if not self.rules:
+            return plain
+        caches = empty_states(self.rules[0], keys, lanes, warmups, self.rules[1:])
+        current, choices = np.zeros((lanes, 1), np.int64), rules_table(self.rules)
+        return PolicyLanes(**(plain._asdict() | caches._asdict()), current=current, choices=choices)
 
 
 def _empty(lanes: int, keys: int, warmups: int, slots: int) -> Lanes:

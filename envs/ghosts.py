@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from caches.knobs import KnobSettings, KnobSpace
+from caches.policies.pair import CachePolicy
 from envs.interval import total_usd, unsafe
 from envs.reward import Constraints
 from envs.world import Progress, Reference, World
@@ -39,6 +41,55 @@ class GhostGrid:
     def unsafe(self) -> NDArray[np.bool_]:
         """Which intervals broke a constraint, shape (ghosts, intervals)."""
         return unsafe(self.rows, self.constraints)
+
+
+@dataclass(frozen=True)
+class ChoiceGrid:
+    """The grids of several eviction policies as one, of which only costs are kept. choices: the policies, the cache's
+    own first. positions, usd, unsafe: as of a GhostGrid. policy: int64 (ghosts,), which of the choices each is under.
+    """
+
+    choices: tuple[CachePolicy, ...]
+    positions: Array
+    policy: NDArray[np.int64]
+    usd: Array
+    unsafe: NDArray[np.bool_]
+
+
+Costs = tuple[Array, NDArray[np.bool_]]  # usd and unsafe of a GhostGrid
+
+
+def choice_grid(
+    world: World,
+    choices: Sequence[CachePolicy],
+    home: KnobSettings,
+    known: Mapping[CachePolicy, Costs] = MappingProxyType({}),
+) -> ChoiceGrid:
+    """Under each of the choices, and under the world's own, `grid_settings` and `home`, over the whole trace. known: of
+    `grid_settings` under policies where they were replayed already."""
+    knobs, every = world.problem.knobs, tuple(dict.fromkeys((world.problem.policy, *choices)))
+    settings = grid_settings(knobs)
+    more = [] if home in settings else [home]
+    usd, broken = [], []
+    for policy in every:
+        there = world.under(policy)
+        costs = [known[policy]] if policy in known else [_costs(ghost_grid(there, settings))]
+        costs += [_costs(ghost_grid(there, more))] if more else []
+        usd += [one for one, _ in costs]
+        broken += [one for _, one in costs]
+    settings += more
+    positions = np.array([knobs.positions(one) for one in settings])
+    return ChoiceGrid(
+        every,
+        np.tile(positions, (len(every), 1)),
+        np.repeat(np.arange(len(every)), len(settings)),
+        np.concatenate(usd),
+        np.concatenate(broken),
+    )
+
+
+def _costs(grid: GhostGrid) -> Costs:
+    return grid.usd, grid.unsafe
 
 
 def grid_settings(knobs: KnobSpace, sizes: Sequence[int] = GRID) -> list[KnobSettings]:

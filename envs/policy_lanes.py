@@ -1,12 +1,14 @@
 """Many caches side by side under any eviction and admission policy: envs.lanes around the kernel of caches.policies.
 
-Least recently used without a rule of admission stays with envs.lanes, which needs no queues. Lanes have the fields of
-envs.lanes.Lanes, so its functions for the backend and for money take them; to a checker, tuples of other fields are
-another type, which is why lanes are not typed here.
+The eviction policy may change with every interval, as one more setting of it, where there are several to choose from.
+Each lane has room for what any of them keeps. Least recently used without a rule of admission, if it is alone, stays
+with envs.lanes, which needs no queues. Lanes have the fields of envs.lanes.Lanes, so its functions for the backend and
+for money take them; to a checker, tuples of other fields are another type, which is why lanes are not typed here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +16,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from caches.policies import kernel as policy_kernel
-from caches.policies.rules import Rules
+from caches.policies.changing import change_policy
+from caches.policies.rules import Rules, rules_at, rules_table
 from caches.policies.state import GROWING, empty_states, state_at
 from caches.shadow import kernel
 from envs.lanes import OWNED as PLAIN_OWNED
@@ -22,11 +25,13 @@ from envs.lanes import Play, Scene, account, count_outcomes, make_lanes, open_sl
 from envs.serving import NOTHING_SERVED
 
 Array = NDArray[Any]
+WITHOUT_CHOICE = 3  # numbers in settings that say nothing of the policy
 
 
 class PolicyLanes(NamedTuple):
     """What each lane owns; the first axis is the lane. The first 14 as of envs.lanes.Lanes, the rest as of
-    caches.policies.state.State. rules: of all lanes."""
+    caches.policies.state.State. current: int64 (lanes, 1), the policy that each is under, as a row of choices. choices:
+    float64 (policies, numbers), see caches.policies.rules.rules_table; of all lanes. A lane begins under the first."""
 
     entry: Array
     cursor: Array
@@ -58,22 +63,43 @@ class PolicyLanes(NamedTuple):
     heap_key: Array
     sketch: Array
     asked: Array
-    rules: Rules
+    current: Array
+    choices: Array
 
 
 OWNED = (*PLAIN_OWNED, *PolicyLanes._fields[14:-1])
 
 
-def make_policy_lanes(scene: Scene, rules: Rules, num_keys: int, lanes: int, warmup_room: int) -> PolicyLanes:
-    """Empty caches under the same rules, before idle backends."""
-    caches = empty_states(rules, num_keys, lanes, warmup_room)
-    return PolicyLanes(**(make_lanes(scene, 0, lanes, 0)._asdict() | caches._asdict()), rules=rules)
+def make_policy_lanes(scene: Scene, rules: Sequence[Rules], num_keys: int, lanes: int, warmup_room: int) -> PolicyLanes:
+    """Empty caches, before idle backends. rules: that they may come under, all with one rule of admission."""
+    caches = empty_states(rules[0], num_keys, lanes, warmup_room, rules[1:])
+    return PolicyLanes(
+        **(make_lanes(scene, 0, lanes, 0)._asdict() | caches._asdict()),
+        current=np.zeros((lanes, 1), np.int64),
+        choices=rules_table(rules),
+    )
+
+
+@njit(cache=True)
+def rules_now(lanes: Any, lane: int) -> Rules:
+    """Those that a lane is under."""
+    return rules_at(lanes.choices, lanes.current[lane, 0])
+
+
+@njit(cache=True)
+def bring_under(lanes: Any, lane: int, settings: Array, now: float) -> None:
+    """The policy that settings name. settings: three knobs, and behind them the number of a policy, or nothing, which
+    leaves it as it is."""
+    if settings.size > WITHOUT_CHOICE and settings[WITHOUT_CHOICE] != lanes.current[lane, 0]:
+        lanes.current[lane, 0] = int(settings[WITHOUT_CHOICE])
+        change_policy(state_at(lanes, lane), rules_now(lanes, lane), int(settings[0]), now)
 
 
 @njit(cache=True)
 def run_interval(scene: Scene, lanes: Any, lane: int, index: int, settings: Array, row: Array) -> None:
-    """As envs.lanes.run_interval, under the lanes' rules; what a miss costs a policy is its GPU seconds."""
+    """As envs.lanes.run_interval, settings as of `bring_under`; what a miss costs a policy is its GPU seconds."""
     now = scene.start + index * scene.seconds
+    bring_under(lanes, lane, settings, now)
     at, stop = scene.edges[index], scene.edges[index + 1]
     before = lanes.counts[lane].copy()
     wanted = int(np.round(settings[2] * scene.candidate_count[index]))
@@ -85,7 +111,7 @@ def run_interval(scene: Scene, lanes: Any, lane: int, index: int, settings: Arra
         scene.candidates[index, :wanted],
         stop,
         kernel.Record(lanes.fetched[lane], lanes.outcome[lane], lanes.age[lane]),
-        lanes.rules,
+        rules_now(lanes, lane),
         scene.gpu,
     )
     warm_compute = 0.0

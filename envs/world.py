@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from caches.errors import InputError
 from caches.knobs import KNOB_NAMES, KnobSettings, KnobSpace
 from caches.policies.pair import PLAIN, CachePolicy, in_miniature
-from caches.policies.rules import Rules
 from caches.shadow.cache import plain, requests_of
 from caches.shadow.kernel import LISTED
 from caches.shadow.trie import chains_of
@@ -24,6 +23,7 @@ from envs.lanes import RESPONSE, Crew, Play, Scene, make_lanes
 from envs.policy_lanes import POLICY, make_policy_lanes
 from envs.prefix import PrefixConfig, require_blocks, returning, sessions_of
 from envs.prefix_lanes import PREFIX, Link, PrefixScene, make_prefix_lanes
+from envs.prefix_policy_lanes import PREFIX_POLICY, make_prefix_policy_lanes
 from envs.reward import Constraints, Prices, tariff_of
 from envs.serving import Load, Serving, ServingProfile, backend_of, gpu_seconds
 from envs.traffic import traffic_table, warmup_candidates
@@ -42,7 +42,7 @@ class Problem:
     """What is to be controlled, and what counts. The trace must have tokens (traces.tokens.assume_tokens).
 
     entry_overhead_bytes: what an entry takes besides the response (key, metadata, embedding). prefix: where a prefix
-    cache keeps its blocks; None for a cache of responses. policy: which entry goes, which response is taken in.
+    cache keeps its blocks; None for a cache of responses. policy: which entry or block goes, which is taken in.
     """
 
     trace: Trace
@@ -85,8 +85,8 @@ class World:
         trace = problem.trace
         if trace.prompt_tokens is None or trace.output_tokens is None:
             raise InputError(f"trace {trace.info.name}: got no token counts, expected them (assume_tokens adds them)")
-        _require_known(problem)
         self.problem, self.rules = problem, _rules(problem)
+        self.choices: tuple[CachePolicy, ...] = ()  # between which caches may change; none: they stay as they are
         self.timeline: Timeline = timeline_of(trace.arrival_seconds, problem.interval_seconds)
         make_scene = _response if problem.prefix is None else _prefix
         self.scene, self.play = make_scene(problem, self.timeline)
@@ -100,25 +100,42 @@ class World:
     def lanes(self, number: int, warmup_room: int | None = None) -> Any:
         """Empty caches; by default with room for every warm-up of the whole trace."""
         if isinstance(self.scene, PrefixScene):
-            return make_prefix_lanes(self.scene, number)
+            if self.problem.policy.plain:
+                return make_prefix_lanes(self.scene, number)
+            return make_prefix_policy_lanes(self.scene, self.rules, number)
         room = len(self) * self.problem.warmup_candidates if warmup_room is None else warmup_room
         return self.lanes_for(self.scene, number, room)
 
     def lanes_for(self, scene: Scene, number: int, warmup_room: int) -> Any:
         """Empty caches of responses for a scene that is part of this world's."""
         keys = self.problem.trace.num_keys
-        if self.problem.policy.plain:
+        if self.problem.policy.plain and not self.choices:
             return make_lanes(scene, keys, number, warmup_room)
-        return make_policy_lanes(scene, self.rules, keys, number, warmup_room)
+        others = [_rules(replace(self.problem, policy=one)) for one in self.choices[1:]]
+        return make_policy_lanes(scene, [self.rules, *others], keys, number, warmup_room)
 
     def under(self, policy: CachePolicy) -> World:
-        """The same world with another policy in the cache; everything that does not depend on it is shared."""
-        if policy == self.problem.policy:
+        """The same world with another policy in the cache; everything that does not depend on it is shared. Raises
+        InputError where this kind of cache has none of that name."""
+        if policy == self.problem.policy and not self.choices:
             return self
         other = copy.copy(self)
         other.problem = replace(self.problem, policy=policy)
-        _require_known(other.problem)
-        other.rules, other.play = _rules(other.problem), play_of(policy)
+        other.rules, other.play, other.choices = _rules(other.problem), play_of(other.problem), ()
+        return other
+
+    def choosing(self, policies: Sequence[CachePolicy]) -> World:
+        """The same world, of caches whose eviction policy may change with every interval (envs.policy_lanes). They
+        begin under this world's own, the first of the choices; the others follow in the order given, each once.
+
+        Raises InputError for a prefix cache, and for policies whose rule of admission differs.
+        """
+        own, other = self.problem.policy, copy.copy(self)
+        if self.problem.prefix is not None:
+            raise InputError("policies to choose between: got a prefix cache, expected one of responses")
+        if odd := [one for one in policies if one.admission != own.admission]:
+            raise InputError(f"policies to choose between: got {odd[0]}, expected admission {own.admission}")
+        other.choices, other.play = tuple(dict.fromkeys((own, *policies))), POLICY
         return other
 
     def replay_static(self, settings: Sequence[KnobSettings], stop: int, progress: Progress | None = None) -> Array:
@@ -177,6 +194,13 @@ class Reference:
         rows = world.replay_static(self.ghosts, len(world))
         self.ghost_usd = total_usd(rows)
 
+    def on(self, world: World, marks: Sequence[int]) -> Reference:
+        """The same on a world that costs the same and keeps caches in another form, marked anew."""
+        other = copy.copy(self)
+        other.world = world
+        _, other.checkpoints = _trajectory(world, self.settings, sorted(set(marks)), max(marks) + 1)
+        return other
+
     @property
     def usd(self) -> Array:
         """Cost per interval, shape (intervals,)."""
@@ -202,11 +226,13 @@ def ghost_settings(knobs: KnobSpace, reference: KnobSettings) -> list[KnobSettin
     return ghosts
 
 
-def _trajectory(world: World, settings: KnobSettings, marks: list[int]) -> tuple[Array, list[Checkpoint]]:
-    lanes = world.lanes(1)
-    rows, checkpoints = np.empty((len(world), STATS)), []
+def _trajectory(
+    world: World, settings: KnobSettings, marks: list[int], stop: int | None = None
+) -> tuple[Array, list[Checkpoint]]:
+    lanes, intervals = world.lanes(1), len(world) if stop is None else stop
+    rows, checkpoints = np.empty((intervals, STATS)), []
     values = settings.as_array()
-    for index in range(len(world)):
+    for index in range(intervals):
         if index in marks:
             checkpoints.append(Checkpoint(index, _snapshot(lanes, world.play), world.play))
         world.play.run_interval(world.scene, lanes, 0, index, values, rows[index])
@@ -220,21 +246,19 @@ def _snapshot(lanes: Any, play: Play) -> Any:
     return lanes._replace(**kept)
 
 
-def play_of(policy: CachePolicy) -> Play:
-    """The kernels of a cache of responses under a policy."""
-    return RESPONSE if policy.plain else POLICY
+def play_of(problem: Problem) -> Play:
+    """The kernels of its kind of cache under its policy."""
+    if problem.prefix is None:
+        return RESPONSE if problem.policy.plain else POLICY
+    return PREFIX if problem.policy.plain else PREFIX_POLICY
 
 
-def _rules(problem: Problem) -> Rules:
+def _rules(problem: Problem) -> Any:
+    """caches.policies.rules.Rules or, of a prefix cache, caches.policies.prefix_settings.PrefixRules."""
+    if problem.prefix is not None:
+        return problem.policy.prefix_rules(require_blocks(problem.trace)[1])
     sample, rules = problem.trace.sample, problem.policy.rules
     return rules if sample is None else in_miniature(rules, sample.share)
-
-
-def _require_known(problem: Problem) -> None:
-    if problem.prefix is not None and not problem.policy.plain:
-        raise InputError(
-            f"policy: got {problem.policy} for a prefix cache, expected lru: its blocks are replayed by it"
-        )
 
 
 def _response(problem: Problem, timeline: Timeline) -> tuple[Scene | PrefixScene, Play]:
@@ -267,7 +291,7 @@ def _response(problem: Problem, timeline: Timeline) -> tuple[Scene | PrefixScene
         float(problem.serving.sequence_tokens),
         problem.expiry is Expiry.SINCE_TOUCH,
     )
-    return scene, play_of(problem.policy)
+    return scene, play_of(problem)
 
 
 def _prefix(problem: Problem, timeline: Timeline) -> tuple[Scene | PrefixScene, Play]:
@@ -311,4 +335,4 @@ def _prefix(problem: Problem, timeline: Timeline) -> tuple[Scene | PrefixScene, 
         backend.vram_bytes,
         backend.weights_bytes,
     )
-    return scene, PREFIX
+    return scene, play_of(problem)

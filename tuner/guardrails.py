@@ -89,6 +89,8 @@ def rate_of_change(situation: Situation, _: Objectives) -> Finding:
             why = f"{knob.name} would change by {found} of its range; at most {most} are allowed in an interval."
             return Finding(name, Verdict.HOLD, why)
     moved = [name for name, step in zip(KNOB_NAMES, steps, strict=True) if step > ROUNDING]
+    if proposed.eviction_policy != situation.settings.eviction_policy:
+        moved.append("the eviction policy")
     what = f"Within the largest steps change: {', '.join(moved)}." if moved else "No knob would change."
     return Finding(name, Verdict.ALLOW, what)
 

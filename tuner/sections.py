@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from caches.errors import InputError
 from caches.knobs import Knob, KnobSpace
-from caches.policies.catalog import ADMISSIONS, EVICTIONS
-from caches.policies.pair import EVERY, PLAIN, CachePolicy, policies_called
+from caches.policies.pair import ADMISSION_NAMES, EVERY, EVICTION_NAMES, CachePolicy, Kind, policies_called
 
 SECTION = ConfigDict(frozen=True, extra="forbid")
 
@@ -170,7 +170,7 @@ class CacheConfig(BaseModel):
 
     model_config = SECTION
 
-    kind: Literal["response", "prefix"] = Field(
+    kind: Kind = Field(
         "response",
         description="What is cached: whole responses by key, or the keys and values of prompts by leading blocks.",
         json_schema_extra={"unit": "name"},
@@ -201,54 +201,58 @@ class CacheConfig(BaseModel):
     )
     eviction_policy: str | tuple[str, ...] = Field(
         "lru",
-        description=f"Which entry goes when there is no room, of {', '.join(EVICTIONS)}; or several as a list, or "
-        f"{EVERY} for each of them, of which `train` takes the cheapest and `whatif` compares all.",
+        description=f"Which entry goes when there is no room, of {', '.join(EVICTION_NAMES['response'])}, or in a "
+        f"prefix cache which block, of {', '.join(EVICTION_NAMES['prefix'])}; or several as a list, or {EVERY} for "
+        "each of them, of which `train` takes the cheapest and `whatif` compares all. Beside a live cache the first is "
+        "the one that it was made with, and a policy may choose between all.",
         json_schema_extra={"unit": "name"},
     )
     admission: str = Field(
         "all",
-        description=f"Which responses are taken in, of {', '.join(ADMISSIONS)}.",
+        description=f"Which responses are taken in, of {', '.join(ADMISSION_NAMES['response'])}, or in a prefix cache "
+        f"which blocks, of {', '.join(ADMISSION_NAMES['prefix'])}.",
         json_schema_extra={"unit": "name"},
     )
 
     @field_validator("eviction_policy")
     @classmethod
-    def _eviction_is_known(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        names = (value,) if isinstance(value, str) else value
-        if not names or not set(names) <= {*EVICTIONS, *((EVERY,) if isinstance(value, str) else ())}:
-            raise ValueError(f"one of {', '.join(EVICTIONS)}, a list of them, or {EVERY}")
+    def _eviction_is_known(cls, value: str | tuple[str, ...], info: ValidationInfo) -> str | tuple[str, ...]:
+        names, known = (value,) if isinstance(value, str) else value, _of_kind(EVICTION_NAMES, info)
+        if not names or not set(names) <= {*known, *((EVERY,) if isinstance(value, str) else ())}:
+            raise ValueError(f"one of {', '.join(known)}, a list of them, or {EVERY}")
         return value
 
     @field_validator("admission")
     @classmethod
-    def _admission_is_known(cls, value: str) -> str:
-        if value not in ADMISSIONS:
-            raise ValueError(f"one of {', '.join(ADMISSIONS)}")
+    def _admission_is_known(cls, value: str, info: ValidationInfo) -> str:
+        known = _of_kind(ADMISSION_NAMES, info)
+        if value not in known:
+            raise ValueError(f"one of {', '.join(known)}")
         return value
-
-    @model_validator(mode="after")
-    def _prefix_caches_are_least_recently_used(self) -> CacheConfig:
-        if self.kind == "prefix" and self.policies != (PLAIN,):
-            raise ValueError("eviction_policy lru and admission all where kind is prefix")
-        return self
 
     @property
     def policies(self) -> tuple[CachePolicy, ...]:
-        """Those to choose from; one, as a rule."""
-        return policies_called(self.eviction_policy, (self.admission,))
+        """Those to choose from; one, as a rule. Beside a live cache the first is the one that it was made with."""
+        return policies_called(self.eviction_policy, (self.admission,), self.kind)
 
     @property
     def policy(self) -> CachePolicy:
         """Raises InputError where there are several to choose from."""
         if len(self.policies) > 1:
             raise InputError(
-                f"cache.eviction_policy: got {len(self.policies)} policies, expected the one that the cache runs"
+                f"cache.eviction_policy: got {', '.join(map(str, self.policies))}, expected one: a cache is replayed "
+                "under one policy"
             )
         return self.policies[0]
 
     def under(self, policy: CachePolicy) -> CacheConfig:
         """The same with that policy alone."""
         return self.model_copy(update={"eviction_policy": policy.eviction, "admission": policy.admission})
+
+
+def _of_kind(names: Mapping[Kind, tuple[str, ...]], info: ValidationInfo) -> tuple[str, ...]:
+    """Names of the kind of cache that was set; of response caches where that was no kind."""
+    return names[info.data.get("kind", "response")]
 
 
 class TrackingConfig(BaseModel):

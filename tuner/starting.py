@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from agents.registry import Registry
 from caches.clocks import Clocks
 from caches.errors import InputError
 from caches.knobs import KnobSpace
+from caches.policies.pair import CachePolicy
 from caches.stats import Expiry
 from caches.target import LiveCache, Plan, Split
 from envs.ghost_lanes import Terms
@@ -72,19 +74,20 @@ def started(
     """directory: what relative paths start from. told: see Daemon. stream: of keys, of a cache in this very process, in
     place of the one that the settings name.
 
-    Raises InputError for settings that cannot be, CacheUnavailable where the gateway does not answer, and
-    LedgerUnavailable.
+    Raises InputError for settings that cannot be or that the cache is at odds with, CacheUnavailable where the gateway
+    does not answer, and LedgerUnavailable.
     """
     seconds = config.control_seconds
     with ExitStack() as closing:
         cache = live_cache(config, environ)
         closing.callback(cache.close)
         knobs = cache.knob_space()
+        require_offered(config.cache.policies, cache.eviction_policies())
         ledger = open_ledger(config.control.ledger, directory)
         closing.callback(ledger.close)
         tracking = config.tracking
         registry = Registry(tracking.resolved_uri(directory), tracking.experiment, tracking.model)
-        policies = RegistryPolicies(registry, knobs, seconds, config.cache.policy)
+        policies = RegistryPolicies(registry, knobs, seconds, config.cache.policies)
         state = ledger.state(cache.name)
         stream = _stream(config, environ, closing, clocks.unix()) if stream is None else stream
         keys = None if stream is None else _keys(config, stream, policies, state, clocks.unix())
@@ -100,8 +103,25 @@ def started(
             told = _both(told, Meter(ledger, page, terms_of(rules), seen).told)
         control = config.control
         pace = Pace(control.poll_seconds, control.refresh_seconds, control.keep_days * DAY_SECONDS)
-        daemon = Daemon(loop, policies, watch, pace, clocks.unix, clocks.ticks, told)
+        daemon = Daemon(loop, policies, watch, pace, clocks, told)
         return Started(daemon, ledger, cache, closing.pop_all())
+
+
+def require_offered(followed: Sequence[CachePolicy], offered: Sequence[str]) -> None:
+    """followed: as `CacheConfig.policies`. offered: as `LiveCache.eviction_policies`. Raises InputError unless the
+    first is what the cache was made with and it offers the others; of a cache that does not tell, anything is right."""
+    names = list(dict.fromkeys(policy.eviction for policy in followed))
+    if offered and names[0] != offered[0]:
+        raise InputError(
+            f"cache.eviction_policy: got {', '.join(names)}, expected {offered[0]}, or a list that begins with it: the "
+            "live cache was made with it, see [tiers.memory] eviction_policy of the gateway"
+        )
+    missing = [name for name in names if offered and name not in offered]
+    if missing:
+        raise InputError(
+            f"cache.eviction_policy: got {', '.join(missing)}, expected of {', '.join(offered)}: the live cache offers "
+            "no other, see [tiers.memory] eviction_policies of the gateway"
+        )
 
 
 def rules_of(config: TunerConfig, knobs: KnobSpace, interval_seconds: float) -> Rules:
@@ -178,14 +198,7 @@ def _keys(
     now_seconds: float,
 ) -> KeyWatch:
     """state: where the control loop stands; ticks ask for intervals from there on, and those before are the past."""
-
-    def viewpoint() -> Viewpoint:
-        """Of the champion, or of who is to replace it, or of the operator's settings."""
-        policy = policies.champion() or policies.challenger()
-        if policy is None:
-            return Viewpoint(policies.knobs, policies.knobs.default())
-        return Viewpoint(policy.bundle.knob_space, policy.bundle.reference)
-
+    viewpoint = partial(viewpoint_of, policies)
     told, seconds, static = config.keys, config.control_seconds, policies.knobs.default()
     index = int(now_seconds // seconds)
     return KeyWatch(
@@ -200,12 +213,18 @@ def _keys(
     )
 
 
+def viewpoint_of(policies: RegistryPolicies) -> Viewpoint:
+    """Of the champion, or of who is to replace it, or of the operator's settings. What either chooses between is
+    followed; a champion that does not choose goes by what is under the cache's own."""
+    policy = policies.champion() or policies.challenger()
+    if policy is None:
+        return Viewpoint(policies.knobs, policies.knobs.default())
+    bundle, other = policy.bundle, policies.challenger()
+    choices = bundle.choices or (() if other is None else other.bundle.choices)
+    return Viewpoint(bundle.knob_space, bundle.reference, tuple(one.eviction for one in choices))
+
+
 def ghost_rules(config: TunerConfig) -> GhostRules:
-    if not config.cache.policy.plain:
-        raise InputError(
-            f"cache.eviction_policy: got {config.cache.policy}, expected lru and admission all with [keys]: ghosts "
-            "beside live traffic follow no other; leave [keys] out, and policies decide without what ghosts say"
-        )
     profile = load_profile(config.serving.profile)
     terms = Terms(
         backend_of(profile, config.serving),
@@ -215,6 +234,7 @@ def ghost_rules(config: TunerConfig) -> GhostRules:
         Expiry[config.cache.expiry.upper()] is Expiry.SINCE_TOUCH,
         config.cache.warmup_candidates,
         config.cache.popularity_decay,
+        config.cache.policies,
     )
     told, assume = config.keys, config.trace.assume
     return GhostRules(

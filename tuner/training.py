@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from agents.baselines.best_policy import PolicyFit, fit_best_policy
 from agents.baselines.best_static import StaticFit
 from agents.baselines.fitting import Choice, choose
 from agents.baselines.schedule_fit import fit_schedule
-from agents.baselines.whatif_fit import fit_whatif
+from agents.baselines.whatif_fit import fit_choosing, fit_whatif
 from agents.bundle import PolicyBundle
 from agents.learning_curve import steps_until_within
 from agents.ppo import ActorPolicy, Trained
@@ -33,8 +33,10 @@ from agents.study import Study, open_study
 from agents.training import TrainingPlan, train_seeds, train_seeds_on_ray
 from agents.training_range import observed, range_of, ranged
 from agents.version_tags import LEARNED_WITHIN, TRAINING, VALIDATION_EXCESS, VALIDATION_SAVING
+from agents.whatif import WhatIfController
 from caches.errors import NotFound
 from caches.policies.pair import PLAIN
+from envs.ghosts import choice_grid
 from envs.observation import OBSERVATION_VERSION, SIZE
 from envs.world import Progress, World
 from traces.store import trace_sha256
@@ -205,7 +207,10 @@ def _train(config: TunerConfig, trace: Trace, checkpoints: Path, watcher: Watche
         trained = train_seeds(plan, config.run.seeds, config.run.workers, watcher.train)
     else:
         trained = train_seeds_on_ray(config.run.ray, plan, config.run.seeds, watcher.train)
-    rules: list[tuple[RuleKind, Rule]] = [("whatif", fit_whatif(study, grid)), ("schedule", fit_schedule(study, grid))]
+    if len(policies) > 1 and world.problem.prefix is None:
+        study = replace(study, every=choice_grid(world, policies, fit.settings, fitted.costs))
+    controller = fit_choosing(study, grid, fit_whatif(study, grid))
+    rules: list[tuple[RuleKind, Rule]] = [("whatif", controller), ("schedule", fit_schedule(study, grid))]
     actors = [ActorPolicy(f"seed {seed}", one.actor) for seed, one in zip(config.run.seeds, trained, strict=True)]
     choice = choose(study, grid, [*actors, *(rule for _, rule in rules)])
     return _Result(config, key, fitted, study, tuple(trained), tuple(rules), choice)
@@ -256,6 +261,7 @@ def _register_rule(registry: Registry, run: Run, result: _Result, index: int, fo
         scale=result.study.scale,
         weights=arrays_of(rule),
         policy=result.fitted.policy,
+        choices=rule.choices if isinstance(rule, WhatIfController) else (),
     )
     return replace(one, version=_register(registry, run, bundle, folder, _tags(run, result)))
 
@@ -310,7 +316,7 @@ def _params(result: _Result) -> dict[str, object]:
         "trace.name": trace.info.name,
         "trace.sha256": trace.sha256,
         "trace.composed": trace.info.composed,
-        **{f"best_static.{name}": value for name, value in asdict(result.fit.settings).items()},
+        **{f"best_static.{name}": value for name, value in result.fit.settings.numbers().items()},
         "best_static.feasible": result.fit.feasible,
         "best_static.cache_policy": str(result.fitted.policy),
     }
@@ -345,7 +351,7 @@ def _log(run: Run, result: _Result) -> None:
     run.log_metrics([MetricRow(0, {f"best_{VALIDATION_SAVING}": best, "best_static_usd": result.fit.usd})])
     each = [(policy, *one) for policy, fit in result.fitted.each for one in fit.tried]
     tried = sorted(each, key=lambda one: one[2])
-    names = list(asdict(result.fit.settings))
+    names = list(result.fit.settings.numbers())
     run.log_table(
         "static_fit",
         {name: [getattr(settings, name) for _, settings, _, _ in tried] for name in names}

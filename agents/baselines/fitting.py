@@ -27,7 +27,7 @@ class Choice:
 def choose(study: Study, grid: GhostGrid, candidates: Sequence[ControlPolicy], seed: int = 0) -> Choice:
     """The cheapest on validation traffic of those that break no more constraints than is allowed, or than the reference
     does there; if none, the one that breaks them least often. Of equals the first. Candidates are left reset."""
-    rolled = roll_out(study.reference, study.scale, candidates, study.validation, seed, grid)
+    rolled = roll_out(study.reference, study.scale, candidates, study.validation, seed, grid, study.every)
     constraints = study.world.problem.constraints
     broken, allowed = rolled.unsafe(constraints), rolled.tolerated(constraints)
     usd = rolled.usd.sum(axis=1)

@@ -18,12 +18,13 @@ from api.cli.registry import find_version, open_registry
 from api.wording import in_words
 from caches.errors import InputError
 from tuner.config import load_tuner_config
-from tuner.problem import make_problem
+from tuner.problem import make_problem, under
 
 try:
     from api.rehearsal.clock import run_waiting
     from api.rehearsal.enrolling import enrol
     from api.rehearsal.run import Ending, Rehearsal, rehearse
+    from api.rehearsal.settings import for_bundle
 except ModuleNotFoundError as error:
     if error.name not in {"fastapi", "httptools", "httpx", "prometheus_client", "redis", "starlette", "uvicorn"}:
         raise
@@ -56,10 +57,14 @@ def rehearse_command(
     """
     config = load_tuner_config(config_file, Path.cwd(), os.environ, {"tracking.uri": tracking_uri})
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    problem, registry = make_problem(config), open_registry(config, Path.cwd())
+    registry = open_registry(config, Path.cwd())
+    version = find_version(registry, policy).version
+    bundle = registry.load(version)
+    config = for_bundle(config, bundle)
+    problem = make_problem(under(config, bundle.policy))
     model = MODEL.format(config.tracking.model)
     config = config.model_copy(update={"tracking": config.tracking.model_copy(update={"model": model})})
-    rehearsal, version = open_registry(config, Path.cwd()), find_version(registry, policy).version
+    rehearsal = open_registry(config, Path.cwd())
     enrol(registry, version, rehearsal)
     console = result_console()
     folder = config.tracking.output / Path(problem.trace.info.name).name / FOLDER

@@ -187,5 +187,7 @@ def test_a_fourth_knob_needs_a_new_observation_by_its_size() -> None:
         bundle.require(observation_version="2", observation_size=SIZE, knob_space=KNOBS)
     with pytest.raises(TypeError):
         type(KNOBS)(*KNOBS.knobs, FOURTH)  # type: ignore[call-arg]
+    with pytest.raises(InputError, match=r"eviction_policy: got 0\.9, expected a name, or None"):
+        KnobSettings(*SETTINGS.as_array(), 0.9)
     with pytest.raises(TypeError):
-        KnobSettings(*SETTINGS.as_array(), 0.9)  # type: ignore[call-arg]
+        KnobSettings(*SETTINGS.as_array(), None, 0.9)  # type: ignore[call-arg]

@@ -58,6 +58,7 @@ def terms_of(wanted: Problem) -> Terms:
         wanted.expiry is Expiry.SINCE_TOUCH,
         wanted.warmup_candidates,
         wanted.popularity_decay,
+        (wanted.policy,),
     )
 
 

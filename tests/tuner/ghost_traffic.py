@@ -36,6 +36,7 @@ def rules_of(wanted: Problem, **changes: Any) -> GhostRules:
         wanted.expiry is Expiry.SINCE_TOUCH,
         wanted.warmup_candidates,
         wanted.popularity_decay,
+        (wanted.policy,),
     )
     return GhostRules(terms, wanted.constraints, wanted.entry_overhead_bytes, 1_000, 4.0, **changes)
 

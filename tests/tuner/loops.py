@@ -137,6 +137,9 @@ class Flaky:
     def knob_space(self) -> KnobSpace:
         return self.cache.knob_space()
 
+    def eviction_policies(self) -> tuple[str, ...]:
+        return self._do("eviction_policies", self.cache.eviction_policies)
+
     def standing(self) -> Standing:
         return self._do("standing", self.cache.standing)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from caches.errors import InputError
 from caches.knobs import KnobSettings
+from caches.policies.pair import PLAIN, CachePolicy
 from caches.target import Arm, Plan, Split
 from envs.control import observation_scale
 from envs.ghosts import ghost_grid, joined
@@ -30,17 +31,19 @@ from tuner.loop.sight import AVERAGES, averaged
 SMALL = World(problem(by_appearance(random_trace(3, 20, 30.0)), entry_overhead_bytes=20))
 
 
-def test_at_a_rate_of_one_everything_is_as_in_training() -> None:
+@pytest.mark.parametrize("policy", [PLAIN, CachePolicy("s3-fifo"), CachePolicy("gdsf", "second-hit")], ids=str)
+def test_at_a_rate_of_one_everything_is_as_in_training(policy: CachePolicy) -> None:
     """To the last bit: traffic, reference, neighbours, grid, and the averages that policies observe."""
-    reference = Reference(SMALL, SETTINGS, ())
-    grid = joined(ghost_grid(SMALL), reference)
-    scale = observation_scale(SMALL, reference, range(12))
+    world = SMALL.under(policy)
+    reference = Reference(world, SETTINGS, ())
+    grid = joined(ghost_grid(world), reference)
+    scale = observation_scale(world, reference, range(12))
     table = whatif_table(reference.ghost_usd, reference.usd, scale)
-    ghosts = LiveGhosts(rules_of(SMALL.problem), [HERE])
+    ghosts = LiveGhosts(rules_of(world.problem), [HERE])
     averages = np.zeros(AVERAGES)
-    for index, found in enumerate(intervals(SMALL, ghosts, everything(SMALL))):
+    for index, found in enumerate(intervals(world, ghosts, everything(world))):
         seen = ghosts.seen(HERE)
-        np.testing.assert_array_equal(seen.traffic, SMALL.traffic[index])
+        np.testing.assert_array_equal(seen.traffic, world.traffic[index])
         assert seen.reference_usd == reference.usd[index]
         np.testing.assert_array_equal(seen.ghost_usd, reference.ghost_usd[:, index])
         assert seen.ghosts is not None

@@ -14,9 +14,12 @@ from agents.bundle_policy import BundlePolicy
 from agents.registry import CHALLENGER, CHAMPION, Registry
 from agents.whatif import WhatIfController
 from caches.errors import Mismatch
+from caches.policies.pair import CachePolicy, policies_called
 from envs.observation import SIZE
 from tests.agents.bundles import REFERENCE, SPACE, layered_weights, ppo_bundle, rule_bundle, static_bundle
+from tuner.keys.view import Viewpoint
 from tuner.loop.policies import RegistryPolicies, require_fit
+from tuner.starting import viewpoint_of
 
 
 def fitting_bundle(seed: int = 0) -> PolicyBundle:
@@ -141,6 +144,86 @@ def test_fit_names_both_sides() -> None:
     wide = replace(SPACE, cache_size=replace(SPACE.cache_size, high=5e12))
     require_fit(fitting_bundle(), wide, 300.0)  # a cache that allows more than the policy asks for
     require_fit(static_bundle(), SPACE, 60.0)  # it has no interval
+
+
+def choosing_bundle(*names: str) -> PolicyBundle:
+    """One that chooses between these, made for the first."""
+    choices = policies_called(names)
+    rule = WhatIfController(SPACE.positions(REFERENCE), SPACE.max_steps, 0.001, choices=choices)
+    return replace(rule_bundle(rule), policy=choices[0], choices=choices)
+
+
+def test_who_chooses_fits_where_the_cache_is_followed_under_all_of_it() -> None:
+    bundle = choosing_bundle("sieve", "lru", "gdsf")
+    for names in (("sieve", "lru", "gdsf"), ("sieve", "gdsf", "lfu", "lru")):
+        require_fit(bundle, SPACE, 300.0, policies_called(names))
+    chooses = "eviction policy: it chooses between sieve, lru, gdsf, what is followed is sieve, lru; "
+    with pytest.raises(Mismatch, match=rf"{chooses}\[cache\] eviction_policy of the daemon names what may be chosen"):
+        require_fit(bundle, SPACE, 300.0, policies_called(("sieve", "lru")))
+    with pytest.raises(Mismatch, match="policy of the cache: the bundle has 'sieve', this program has 'lru'"):
+        require_fit(bundle, SPACE, 300.0, policies_called(("lru", "sieve", "gdsf")))
+    with pytest.raises(
+        Mismatch, match=r"it chooses between sieve, lru, gdsf, what is followed is sieve; .*; interval: "
+    ):
+        require_fit(bundle, SPACE, 60.0, policies_called("sieve"))
+    with pytest.raises(Mismatch, match=r"the bundle has 'sieve', this program has 'sieve \+ second-hit'"):
+        require_fit(bundle, SPACE, 300.0, policies_called(("sieve", "lru", "gdsf"), ("second-hit",)))
+
+
+def test_who_does_not_choose_fits_the_first_and_no_other() -> None:
+    bundle = replace(static_bundle(), policy=CachePolicy("sieve"))
+    require_fit(bundle, SPACE, 300.0, policies_called(("sieve", "lru")))
+    with pytest.raises(Mismatch, match="policy of the cache"):
+        require_fit(bundle, SPACE, 300.0, policies_called(("lru", "sieve")))
+
+
+def test_what_chooses_more_than_is_followed_never_acts(registry: Registry, tmp_path: Path) -> None:
+    policies = RegistryPolicies(registry, SPACE, 300.0, policies_called(("sieve", "lru")))
+    fits = add(registry, tmp_path, choosing_bundle("sieve", "lru"), CHALLENGER)
+    policies.refresh()
+    add(registry, tmp_path, choosing_bundle("sieve", "lru", "lfu"), CHALLENGER)
+    policies.refresh()
+    assert policies.challenger() is not None
+    assert policies.challenger().version == fits  # type: ignore[union-attr]
+    assert "it chooses between sieve, lru, lfu" in policies.problems()[CHALLENGER]
+
+
+FOLLOWED = policies_called(("sieve", "lru", "lfu"))
+
+
+def test_what_either_chooses_between_is_followed(registry: Registry, tmp_path: Path) -> None:
+    """From the champion's ranges and reference, if there is one."""
+    policies = RegistryPolicies(registry, SPACE, 300.0, FOLLOWED)
+    assert viewpoint_of(policies) == Viewpoint(SPACE, SPACE.default())
+    version = add(registry, tmp_path, choosing_bundle("sieve", "lfu"), CHALLENGER)
+    policies.refresh()
+    assert viewpoint_of(policies) == Viewpoint(SPACE, REFERENCE, ("sieve", "lfu"))
+    add(registry, tmp_path, replace(fitting_bundle(), policy=FOLLOWED[0]), CHAMPION)
+    policies.refresh()
+    assert viewpoint_of(policies) == Viewpoint(SPACE, REFERENCE, ("sieve", "lfu"))
+    registry.swap_champion(version, registry.champion())
+    policies.refresh()
+    assert policies.challenger() is None
+    assert viewpoint_of(policies) == Viewpoint(SPACE, REFERENCE, ("sieve", "lfu"))
+
+
+def test_a_challenger_that_chooses_between_others_than_the_champion_waits(registry: Registry, tmp_path: Path) -> None:
+    """One ghost in a list would stand for another policy to each of them."""
+    policies = RegistryPolicies(registry, SPACE, 300.0, FOLLOWED)
+    first = add(registry, tmp_path, choosing_bundle("sieve", "lru"), CHAMPION)
+    other = add(registry, tmp_path, choosing_bundle("sieve", "lfu"), CHALLENGER)
+    for _ in range(2):
+        policies.refresh()
+        assert policies.challenger() is None
+        told = f"Version {other} waits: it chooses between sieve, lfu, the champion between sieve, lru; "
+        assert policies.problems()[CHALLENGER].startswith(told)
+        assert viewpoint_of(policies).choices == ("sieve", "lru")
+    plain = add(registry, tmp_path, replace(fitting_bundle(), policy=FOLLOWED[0]))
+    registry.swap_champion(plain, first)
+    policies.refresh()
+    assert policies.problems() == {}
+    assert policies.challenger() is not None
+    assert policies.challenger().version == other  # type: ignore[union-attr]
 
 
 def test_a_policy_goes_on_from_its_memory() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from caches.knobs import KnobSettings
+from caches.policies.pair import CachePolicy, policies_called
 from envs.control import LaneControl, observation_scale
 from envs.interval import COLUMN, STATS, total_usd
 from envs.observation import names
@@ -16,6 +17,7 @@ from tests.envs.worlds import KNOBS, SETTINGS, problem, random_trace
 from tuner.loop.sight import AVERAGES, Eyes, KeysSeen, averaged, whole
 
 INTERVALS = 12
+TWO = policies_called(("lru", "sieve"))
 
 
 def test_observation_is_that_of_training_to_the_last_bit() -> None:
@@ -68,3 +70,16 @@ def test_a_policy_that_observes_nothing_gets_nothing() -> None:
     assert sight.observation.shape == (0,)
     assert sight.positions == pytest.approx([0.0, 0.0, 0.0])
     assert total_usd(sight.row) != total_usd(sight.row)  # nan
+
+
+@pytest.mark.parametrize(
+    ("choices", "in_force", "expected"),
+    [((), None, 0), ((), "gdsf", 0), (TWO, None, 0), (TWO, "lru", 0), (TWO, "sieve", 1), (TWO, "gdsf", None)],
+)
+def test_the_eviction_policy_in_force_as_one_of_the_choices(
+    choices: tuple[CachePolicy, ...], in_force: str | None, expected: int | None
+) -> None:
+    """None named is the cache's own, which is the first; another than those is none of them."""
+    settings = replace(SETTINGS, eviction_policy=in_force)
+    eyes = Eyes(KNOBS, SETTINGS, None, choices)
+    assert eyes.sight(None, settings, KeysSeen.nothing(), np.zeros(AVERAGES), (5, 0.0)).choice == expected

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from caches.errors import InputError
 from caches.knobs import KnobSettings
 from caches.target import Arm, Plan
-from envs.ghost_kernels import BACKEND_USD, HITS, MISSES, STALE_USD
+from envs.ghost_kernels import BACKEND_USD, HITS, MISSES, STALE_USD, TALLIES
 from envs.ghost_lanes import Part, PartRows
 from envs.interval import total_usd
-from envs.journal import Batch
+from envs.journal import GROUPS, Batch
 from tuner.keys.counted_traffic import CountedTraffic
 from tuner.keys.estimates import parts_of, standard_error, stated, stated_traffic, traffic_error
 from tuner.keys.followed import Bounds, Followed
@@ -95,22 +95,26 @@ class ArmGhosts:
             self._counted.skip()
         found = {one.name: self._estimate(rows, one.requests) for one, rows in zip(late, done, strict=True)}
         arms = {name: one for name, one in found.items() if isinstance(name, Arm)}
-        self._remember(done[: len(arms)], sum(one.usd for one in arms.values()))
+        self._remember(done[: len(arms)], sum(one.usd for one in arms.values()) if arms else np.nan)
         self.followed.limit(len(now[0]))
         others = {name: one for name, one in found.items() if not isinstance(name, Arm)}
         return ArmsClosed(rate, journal.keys, arms, others, traffic, error)
 
     def _late(self, plan: Plan, drafts: Mapping[str, KnobSettings], requests: Array) -> list[_Late]:
-        """The arms first."""
+        """The arms first. What is under an eviction policy that is not followed is left out."""
         if taken := set(Arm) & set(drafts):
             raise InputError(f"drafts: got the name {min(taken)}, expected another than an arm's")
         split, control, rate, lanes = plan.split, plan.control, self.followed.rate, self.followed.lanes
         if split.treatment <= 0.0:
             lanes.unite()
+        follows = self.followed.lanes.terms.follows
+        drafts = {name: one for name, one in drafts.items() if follows(one)}
         own = {name: _Draft(name) for name in drafts}
         lanes.follow(dict.fromkeys(Arm) | dict.fromkeys(own.values(), Arm.CONTROL))
         whole = float(requests.sum())
-        if split.treatment <= 0.0:
+        if not follows(control):
+            arms = []
+        elif split.treatment <= 0.0:
             arms = [_Late(Arm.CONTROL, Part({Arm.CONTROL: control}, rate), whole)]
         else:
             arms = [
@@ -127,6 +131,7 @@ class ArmGhosts:
         return Estimate(float(usd[0]), float(error[0]))
 
     def _remember(self, arms: list[PartRows], usd_in_all: float) -> None:
-        tallies = np.sum([one.tallies[0] for one in arms], axis=0)
+        """Nothing is known of an interval without arms."""
+        tallies = np.sum([one.tallies[0] for one in arms], axis=0) if arms else np.full((GROUPS, TALLIES), np.nan)
         usd, requests = (tallies[:, of].sum(axis=1) for of in ([BACKEND_USD, STALE_USD], [HITS, MISSES]))
         self.past.close(usd, requests, self.followed.rate, usd_in_all)

@@ -7,7 +7,7 @@ of the grid follow a sample of the keys, in caches that are as much smaller as t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -129,10 +129,17 @@ class LiveGhosts:
             traffic_error=arms.traffic_error,
             arms=arms.arms,
             drafts=arms.drafts,
-            notes=(*interval.notes, *self._grid.told(), *self._arms.followed.told()),
+            notes=(*interval.notes, *self._grid.told(), *self._arms.followed.told(), *self._unfollowed(plan)),
         )
         self._open = None
         return self.last
+
+    def _unfollowed(self, plan: Plan) -> tuple[str, ...]:
+        """A note where nothing is known of the arms."""
+        if self.rules.terms.follows(plan.control):
+            return ()
+        policy = plan.control.eviction_policy
+        return (f"The ghosts of arms do not follow {policy}: [cache] eviction_policy does not name it.",)
 
     def tend(self, now_seconds: float) -> None:
         """Housekeeping, which now and then takes a while: for when nobody waits."""
@@ -147,7 +154,7 @@ class LiveGhosts:
         ghosts = None
         if set(grid) <= set(self._settings):
             positions = np.array([viewpoint.knobs.positions(one) for one in grid])
-            ghosts = Ghosts(positions, *self._history.table(grid))
+            ghosts = Ghosts(positions, *self._history.table(grid), viewpoint.grid_choices())
         usd = [self._usd.get(one, np.nan) for one in (viewpoint.reference, *neighbours)]
         return KeysSeen(self.last.traffic, usd[0], np.array(usd[1:]), ghosts)
 
@@ -168,12 +175,15 @@ class LiveGhosts:
         if list(wanted) == self._settings:
             return
         knobs, old = self._viewpoints[0].knobs, self._settings
-        places_of_old = np.array([knobs.positions(one) for one in old])
-        like: dict[Hashable, Hashable | None] = {
-            one: old[nearest(places_of_old, knobs.positions(one))] if old else None for one in wanted
-        }
+        places_of_old, policies = np.array([knobs.positions(one) for one in old]), [one.eviction_policy for one in old]
+
+        def like(one: KnobSettings) -> KnobSettings | None:
+            """The nearest, of those under the same policy if there is any."""
+            same = np.array([policy == one.eviction_policy for policy in policies])
+            return old[nearest(places_of_old, knobs.positions(one), same if same.any() else True)] if old else None
+
         self._settings = list(wanted)
-        self._grid.lanes.follow(like)
+        self._grid.lanes.follow({one: like(one) for one in wanted})
         self._history.keep(self._settings)
 
     def _ready(self, requests: Batch) -> Batch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,17 +23,26 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Viewpoint:
-    """What a policy wants to know: its own ranges, and its reference, as its bundle has them."""
+    """What a policy wants to know: its own ranges, its reference, and the eviction policies that it chooses between, as
+    its bundle has them; the cache's own is the first of these."""
 
     knobs: KnobSpace
     reference: KnobSettings
+    choices: tuple[str, ...] = ()
 
     def neighbours(self) -> list[KnobSettings]:
         return ghost_settings(self.knobs, self.reference)
 
     def grid(self) -> list[KnobSettings]:
-        """The reference as one more, the last, unless it is among them."""
-        return list(dict.fromkeys((*grid_settings(self.knobs), self.reference)))
+        """The reference as one more, the last, unless it is among them; under each of the choices in turn, where the
+        own one goes without saying."""
+        every = list(dict.fromkeys((*grid_settings(self.knobs), self.reference)))
+        return every + [replace(one, eviction_policy=name) for name in self.choices[1:] for one in every]
+
+    def grid_choices(self) -> NDArray[np.int64] | None:
+        """Which of the choices each of the grid is under; None where there is nothing to choose."""
+        size = max(len(self.choices), 1)
+        return np.repeat(np.arange(size), len(self.grid()) // size) if self.choices else None
 
     def settings(self) -> list[KnobSettings]:
         """All of them, each once."""

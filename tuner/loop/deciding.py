@@ -63,7 +63,7 @@ def propose(policy: LivePolicy, arm: ArmNow, keys: KeysSeen, moment: Moment, kno
     averages = np.array(mine.get("averages", np.zeros(AVERAGES)), np.float64)
     if bundle.scale is not None:
         averages = averaged(averages, keys, bundle.scale)
-    eyes = Eyes(bundle.knob_space, bundle.reference, bundle.scale)
+    eyes = Eyes(bundle.knob_space, bundle.reference, bundle.scale, bundle.choices)
     stated = None if arm.row is None else whole(arm.row, arm.share)
     sight = eyes.sight(stated, arm.settings, keys, averages, (moment.index, moment.now_seconds))
     trouble, wish = None, None
@@ -75,10 +75,10 @@ def propose(policy: LivePolicy, arm: ArmNow, keys: KeysSeen, moment: Moment, kno
     proposed, limited = None, arm.settings
     if wish is not None:
         home = bundle.knob_space.positions(bundle.reference)
-        proposed = bundle.knob_space.settings(np.clip(home + wish, 0.0, 1.0))
-        limited = within(
-            _whole_bytes(bundle.knob_space.decide(wish, bundle.reference, arm.settings), arm.settings), knobs
-        )
+        named = bundle.choices[policy.policy.choice].eviction if bundle.choices else None
+        proposed = replace(bundle.knob_space.settings(np.clip(home + wish, 0.0, 1.0)), eviction_policy=named)
+        decided = _whole_bytes(bundle.knob_space.decide(wish, bundle.reference, arm.settings), arm.settings)
+        limited = replace(within(decided, knobs), eviction_policy=named)
     observes = bundle.kind == "ppo"
     return Proposal(
         limited,

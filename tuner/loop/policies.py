@@ -6,7 +6,7 @@ depends on the registry.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -37,7 +37,8 @@ class Policies(Protocol):
         """None where there is none: the operator's static settings hold."""
 
     def challenger(self) -> LivePolicy | None:
-        """None where there is none, and where it is the champion."""
+        """None where there is none, where it is the champion, and where both choose between eviction policies, but not
+        between the same: the ghosts that both are told of stand for one list of them."""
 
     def problems(self) -> Mapping[str, str]:
         """By alias, why what it names is not at work; "registry" where that cannot be read."""
@@ -49,12 +50,13 @@ class Policies(Protocol):
 @dataclass
 class RegistryPolicies:
     """`Policies` as the registry has them at each `refresh`. knobs: the operator's ranges of the cache.
-    interval_seconds: of control. cache_policy: what the cache does per request."""
+    interval_seconds: of control. cache_policies: what ghosts follow the cache under, the policy that it was made with
+    first; the others may be chosen."""
 
     registry: Registry
     knobs: KnobSpace
     interval_seconds: float
-    cache_policy: CachePolicy = PLAIN
+    cache_policies: tuple[CachePolicy, ...] = (PLAIN,)
     _loaded: dict[str, LivePolicy] = field(default_factory=dict)
     _refused: dict[str, tuple[int, str]] = field(default_factory=dict)
     _problems: dict[str, str] = field(default_factory=dict)
@@ -65,7 +67,9 @@ class RegistryPolicies:
 
     def challenger(self) -> LivePolicy | None:
         found, champion = self._loaded.get(CHALLENGER), self.champion()
-        return None if found is None or (champion is not None and champion.version == found.version) else found
+        if found is None or champion is None:
+            return found
+        return None if champion.version == found.version or _at_odds(champion, found) else found
 
     def problems(self) -> Mapping[str, str]:
         return dict(self._problems)
@@ -83,6 +87,13 @@ class RegistryPolicies:
                 self._follow(alias, problems)
         except SetpointError as error:
             problems["registry"] = str(error)
+        champion, challenger = self.champion(), self._loaded.get(CHALLENGER)
+        if champion is not None and challenger is not None and _at_odds(champion, challenger):
+            told = (
+                f"Version {challenger.version} waits: it chooses between {_listed(challenger.bundle.choices)}, the "
+                f"champion between {_listed(champion.bundle.choices)}; both have to choose between the same."
+            )
+            problems[CHALLENGER] = " ".join(filter(None, (problems.get(CHALLENGER), told)))
         self._problems = problems
 
     def _promote(self, problems: dict[str, str]) -> None:
@@ -122,23 +133,29 @@ class RegistryPolicies:
 
     def _load(self, version: int) -> LivePolicy:
         bundle = self.registry.load(version)
-        require_fit(bundle, self.knobs, self.interval_seconds, self.cache_policy)
+        require_fit(bundle, self.knobs, self.interval_seconds, self.cache_policies)
         name = KIND_NAMES[bundle.kind]
         return LivePolicy(name, version, bundle, BundlePolicy(name, bundle))
 
 
 def require_fit(
-    bundle: PolicyBundle, knobs: KnobSpace, interval_seconds: float, cache_policy: CachePolicy = PLAIN
+    bundle: PolicyBundle, knobs: KnobSpace, interval_seconds: float, cache_policies: Sequence[CachePolicy] = (PLAIN,)
 ) -> None:
     """Raises Mismatch, naming both sides of every difference, unless the policy can decide for a cache with these
-    ranges, intervals and policy: every setting that it can choose is one that the operator allows."""
+    ranges, intervals and policies: it was made for the first of them, and every setting that it can choose is one that
+    the operator allows."""
     bundle.require(
         observation_version=OBSERVATION_VERSION,
         observation_size=SIZE,
         knob_space=bundle.knob_space,
-        policy=cache_policy,
+        policy=cache_policies[0],
     )
     told = []
+    if not set(bundle.choices) <= set(cache_policies):
+        told.append(
+            f"eviction policy: it chooses between {_listed(bundle.choices)}, what is followed is "
+            f"{_listed(cache_policies)}; [cache] eviction_policy of the daemon names what may be chosen"
+        )
     for name in KNOB_NAMES:
         theirs, ours = getattr(bundle.knob_space, name), getattr(knobs, name)
         if theirs.low < ours.low or theirs.high > ours.high:
@@ -150,3 +167,12 @@ def require_fit(
         told.append(f"interval: it was trained at {seconds:g} s, control runs at {interval_seconds:g} s")
     if told:
         raise Mismatch(f"policy bundle {bundle.sha256[:12]} does not fit: {'; '.join(told)}")
+
+
+def _at_odds(champion: LivePolicy, challenger: LivePolicy) -> bool:
+    mine, other = champion.bundle.choices, challenger.bundle.choices
+    return bool(mine and other and mine != other)
+
+
+def _listed(policies: Sequence[CachePolicy]) -> str:
+    return ", ".join(map(str, policies))

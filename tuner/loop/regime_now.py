@@ -59,10 +59,11 @@ def held(want: Wanted) -> Wanted:
 
 
 def stand_in(champion: LivePolicy) -> LivePolicy:
-    """The what-if controller around the champion's reference, with the champion's ranges. It has learned nothing that
-    could be out of date."""
+    """The what-if controller around the champion's reference, with the champion's ranges and choices. It has learned
+    nothing that could be out of date."""
     bundle = champion.bundle
-    rule = WhatIfController(bundle.knob_space.positions(bundle.reference), bundle.knob_space.max_steps, 0.0)
+    home = bundle.knob_space.positions(bundle.reference)
+    rule = WhatIfController(home, bundle.knob_space.max_steps, 0.0, choices=bundle.choices)
     made = PolicyBundle(
         kind="whatif",
         knob_space=bundle.knob_space,
@@ -71,6 +72,7 @@ def stand_in(champion: LivePolicy) -> LivePolicy:
         scale=bundle.scale,
         weights=arrays_of(rule),
         policy=bundle.policy,
+        choices=bundle.choices,
     )
     return LivePolicy(STAND_IN, champion.version, made, BundlePolicy(STAND_IN, made))
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from agents.policy import Ghosts, Sight
 from caches.knobs import KnobSettings, KnobSpace
+from caches.policies.pair import CachePolicy
 from envs.interval import COLUMN, COSTS, STATS
 from envs.observation import (
     NUM_GHOSTS,
@@ -69,11 +70,13 @@ def averaged(before: Array, keys: KeysSeen, scale: ObservationScale) -> Array:
 
 @dataclass(frozen=True)
 class Eyes:
-    """How a policy looks at a cache: its own ranges, reference and scale. scale: None for one that observes nothing."""
+    """How a policy looks at a cache: its own ranges, reference and scale. scale: None for one that observes nothing.
+    choices: eviction policies that it chooses between, the cache's own first; none for most."""
 
     knobs: KnobSpace
     reference: KnobSettings
     scale: ObservationScale | None
+    choices: tuple[CachePolicy, ...] = ()
 
     def sight(
         self,
@@ -88,9 +91,15 @@ class Eyes:
         index, now = moment
         seen = np.full(STATS, np.nan) if row is None else row
         positions, home = self.knobs.positions(settings), self.knobs.positions(self.reference)
-        return Sight(
-            self._observation(seen, positions - home, keys, averages, now), index, now, seen, positions, keys.ghosts
-        )
+        observation = self._observation(seen, positions - home, keys, averages, now)
+        return Sight(observation, index, now, seen, positions, keys.ghosts, self._choice(settings))
+
+    def _choice(self, settings: KnobSettings) -> int | None:
+        """The policy that is in force, as one of the choices; None for another."""
+        names = [policy.eviction for policy in self.choices]
+        if settings.eviction_policy is None or not names:
+            return 0
+        return names.index(settings.eviction_policy) if settings.eviction_policy in names else None
 
     def _observation(
         self, row: Array, offsets: Array, keys: KeysSeen, averages: Array, now: float

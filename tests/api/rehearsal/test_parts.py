@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,21 +10,30 @@ import numpy as np
 import orjson
 import pytest
 
+from agents.bundle import PolicyBundle
 from agents.mlflow_store import default_tracking_uri
 from agents.registry import Registry
+from agents.rules import arrays_of
+from agents.whatif import WhatIfController
 from api.emulator.answers import chat_answer
 from api.emulator.bodies import ChatBody, checked
 from api.emulator.digests import request_digest
 from api.rehearsal.enrolling import enrol
 from api.rehearsal.keys import KeysDestination
-from api.rehearsal.settings import daemon_config, gateway_config
+from api.rehearsal.settings import daemon_config, for_bundle, gateway_config
 from api.rehearsal.traffic import Questions
-from caches.errors import InputError, NotFound
-from tests.agents.bundles import static_bundle
-from tests.api.rehearsal.worlds import problem_by_hand
+from caches.errors import InputError, Mismatch, NotFound
+from caches.policies.catalog import ADMISSIONS, EVICTIONS
+from caches.policies.pair import CachePolicy, policies_called
+from caches.policies.settings import AdmitAll, SecondHit
+from tests.agents.bundles import PROVENANCE, SCALE, static_bundle
+from tests.api.rehearsal.worlds import INTERVAL_SECONDS, SETTINGS, problem_by_hand, trace_by_hand
 from traces.access.record import AccessRecord
 from tuner.config import TunerConfig
 from tuner.keys.in_process import InProcessKeys
+from tuner.loop.policies import require_fit
+from tuner.problem import problem_of, under
+from tuner.starting import require_offered
 
 
 def test_a_question_costs_the_tokens_of_its_key() -> None:
@@ -69,6 +79,20 @@ def test_the_gateway_has_the_ranges_of_the_problem() -> None:
     assert 0.5 ** (60.0 / config.warming.half_life_seconds) == pytest.approx(problem.popularity_decay)
 
 
+@pytest.mark.parametrize(("eviction", "admission"), [("lru", "all"), ("s3-fifo", "second-hit"), ("gdsf", "tinylfu")])
+def test_the_gateway_runs_under_the_policy_of_the_problem(eviction: str, admission: str) -> None:
+    """With the parameters that ghosts and training have it with."""
+    policy = CachePolicy(eviction, admission)
+    memory = gateway_config(replace(problem_by_hand(), policy=policy), "http://127.0.0.1:1", 50.0).tiers.memory
+    assert memory.eviction == EVICTIONS[eviction]
+    door = memory.doorkeeper({})
+    assert (door is not None) == (admission == "second-hit")
+    assert memory.judged_by == (AdmitAll() if door is not None else ADMISSIONS[admission])
+    rule = ADMISSIONS["second-hit"]
+    assert isinstance(rule, SecondHit)
+    assert (memory.admission_requests or 2, memory.admission_window_seconds) == (rule.requests, rule.window_seconds)
+
+
 def test_the_daemon_keeps_how_it_decides() -> None:
     told = TunerConfig.model_validate({"rollout": {"shadow_intervals": 7}, "control": {"mode": "shadow"}})
     config = daemon_config(told, "http://127.0.0.1:1", Path("/there/ledger.db"))
@@ -79,6 +103,41 @@ def test_the_daemon_keeps_how_it_decides() -> None:
     prefix = TunerConfig.model_validate({"cache": {"kind": "prefix"}})
     with pytest.raises(InputError, match=r"cache\.kind: got 'prefix', expected 'response'"):
         daemon_config(prefix, "http://127.0.0.1:1", Path("/there/ledger.db"))
+
+
+def test_a_policy_that_chooses_has_a_cache_that_offers_it_all() -> None:
+    """Whatever else the settings name, and in whichever order: gateway, problem, ghosts and policy agree."""
+    bundle = bundle_that_chooses("sieve", "lru")
+    told = TunerConfig.model_validate(tomllib.loads(SETTINGS + '[cache]\neviction_policy = ["lru", "gdsf", "sieve"]\n'))
+    config = for_bundle(told, bundle)
+    assert config == told.model_copy(update={"cache": config.cache})
+    assert config.cache.policies == policies_called(("sieve", "lru"))
+    problem = problem_of(under(config, bundle.policy), trace_by_hand())
+    assert problem.policy == CachePolicy("sieve")
+    memory = gateway_config(problem, "http://127.0.0.1:1", 50.0, config.cache.policies).tiers.memory
+    assert memory.eviction == EVICTIONS["sieve"]
+    assert memory.offered_policies == ("sieve", "lru")
+    daemon = daemon_config(config, "http://127.0.0.1:1", Path("ledger.db"))
+    require_offered(daemon.cache.policies, memory.offered_policies)
+    require_fit(bundle, problem.knobs, INTERVAL_SECONDS, daemon.cache.policies)
+
+
+def test_a_policy_that_does_not_choose_has_the_cache_that_it_was_made_for() -> None:
+    bundle = replace(static_bundle(), policy=CachePolicy("sieve", "second-hit"))
+    several = TunerConfig.model_validate({"cache": {"eviction_policy": "all", "admission": "second-hit"}})
+    assert for_bundle(several, bundle).cache.policies == (CachePolicy("sieve", "second-hit"),)
+    with pytest.raises(
+        Mismatch, match=r"made for a cache under sieve \+ second-hit, cache\.eviction_policy .* say lru"
+    ):
+        for_bundle(TunerConfig(), bundle)
+
+
+def bundle_that_chooses(*names: str) -> PolicyBundle:
+    knobs, choices = problem_by_hand().knobs, policies_called(names)
+    rule = WhatIfController(knobs.positions(knobs.default()), knobs.max_steps, 0.0, choices=choices)
+    scale, arrays = replace(SCALE, interval_seconds=INTERVAL_SECONDS), arrays_of(rule)
+    made = PolicyBundle("whatif", knobs, knobs.default(), PROVENANCE, scale=scale, weights=arrays)
+    return replace(made, policy=choices[0], choices=choices)
 
 
 def test_records_of_the_access_log_are_the_key_stream() -> None:

@@ -16,7 +16,9 @@ from agents.registry import CHALLENGER, Registry
 from agents.rules import arrays_of
 from api.cli.main import app
 from caches.knobs import KnobSettings
+from caches.policies.pair import CachePolicy
 from tests.agents.bundles import PROVENANCE, SCALE
+from tests.api.rehearsal.test_parts import bundle_that_chooses
 from tests.api.rehearsal.worlds import INTERVAL_SECONDS, SETTINGS, problem_by_hand, trace_by_hand
 from traces.store import save_trace
 from tuner.ledgers.sql import open_ledger
@@ -96,3 +98,32 @@ def test_a_version_that_is_not_there_is_refused(place: Path, mlruns: Path) -> No
     assert done.exit_code != 0
     assert "9" in str(done.exception)
     assert not (place / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_rehearsal_may_be_under_another_policy(place: Path, mlruns: Path) -> None:
+    settings = place / "setpoint.toml"
+    settings.write_text(settings.read_text() + '\n[cache]\neviction_policy = "s3-fifo"\nadmission = "second-hit"\n')
+    enter(mlruns, place, replace(bundle_that_wants(10_000.0), policy=CachePolicy("s3-fifo", "second-hit")))
+    done = rehearse()
+    assert done.exit_code == 0
+    assert "The challenger was promoted" in done.stdout, done.stdout
+    assert "failed" not in done.stdout
+
+
+@pytest.mark.slow
+def test_a_policy_that_chooses_is_rehearsed_beside_a_cache_that_offers_it(place: Path, mlruns: Path) -> None:
+    """Whatever the settings name beside. It names what it chose from its first decision on."""
+    settings = place / "setpoint.toml"
+    settings.write_text(settings.read_text() + '\n[cache]\neviction_policy = ["gdsf", "lru", "sieve"]\n')
+    enter(mlruns, place, bundle_that_chooses("sieve", "lru"))
+    done = rehearse("--intervals", "8")
+    assert done.exit_code == 0
+    assert "failed" not in done.stdout
+    folder = place / "out" / "by-hand" / "rehearsal"
+    ledger = open_ledger(f"sqlite:///{folder / 'ledger.db'}", folder)
+    decided = [one for one in ledger.decisions("rehearsal") if one.proposed is not None]
+    ledger.close()
+    applied = {one.applied.eviction_policy for one in decided if one.applied is not None}
+    assert applied
+    assert applied <= {"sieve", "lru"}
