@@ -185,7 +185,8 @@ def taken_out(state: State, rules: Rules, key: Any, why: int, capacity: int) -> 
                 state.queue[out] = 0
                 state.tally[NAMES] -= 1
     elif eviction == GDSF and why == EVICTED:
-        state.cache_age[0] = state.value[key]
+        # what was taken in unjudged may be worth less than what went before; the heap relies on values that only grow
+        state.cache_age[0] = max(state.cache_age[0], state.value[key])
 
 
 @inlined

@@ -60,7 +60,7 @@ def better(state: State, rules: Rules, k: Any, price: float, size: Any, victim: 
     that one. Under GDSF what is worth less than what would go for it goes itself, and the cache ages by it."""
     wins = True
     if rules.eviction == GDSF and state.value[k] < state.value[victim]:
-        state.cache_age[0] = state.value[k]
+        state.cache_age[0] = max(state.cache_age[0], state.value[k])
         wins = False
     elif first and rules.admission == TINYLFU:
         wins = frequency(state, k) > frequency(state, victim)

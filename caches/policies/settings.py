@@ -67,8 +67,8 @@ class LfuLru:
 
 @dataclass(frozen=True)
 class Gdsf:
-    """The lowest age + uses x cost / size; the age of the cache is that figure of what went last. Cost: of a miss, in
-    GPU seconds; 1 where nobody gives it.
+    """The lowest age + uses x cost / size; the age of the cache is the highest such figure of all that went. Cost: of a
+    miss, in GPU seconds; 1 where nobody gives it.
 
     L. Cherkasova, Improving WWW proxies performance with greedy-dual-size-frequency caching policy, HP Laboratories
     HPL-98-69R1 (1998).

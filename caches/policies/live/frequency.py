@@ -95,7 +95,8 @@ class LfuLruOrder(Order[K]):
 
 class GdsfOrder(Order[K]):
     """See Order. Of each entry: uses, cost and size, and its value. What is worth less than what would go for it is
-    kept out, and the cache ages by it; what is offered has the age that the cache had then."""
+    kept out, and the cache ages by it; what is offered has the age that the cache had then. The age never falls, so
+    values only grow, as the heap demands."""
 
     def __init__(self) -> None:
         self._age = self._offered_age = 0.0
@@ -117,7 +118,7 @@ class GdsfOrder(Order[K]):
         value = self._offered_age + cost / max(size_bytes, 1)
         if value >= self._values[first]:
             return False
-        self._age = value
+        self._age = max(self._age, value)
         return True
 
     def taken_in(
@@ -135,7 +136,7 @@ class GdsfOrder(Order[K]):
         value = self._values.pop(key)
         del self._cost[key]
         if why is Why.EVICTED:
-            self._age = value
+            self._age = max(self._age, value)
         if why is not Why.REWRITTEN:
             del self._uses[key]
 

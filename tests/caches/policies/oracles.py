@@ -146,7 +146,8 @@ class Weighted(Oracle):
 
 
 class GreedyDual(Oracle):
-    """GDSF. What is offered is valued by the age that the cache had before it made room."""
+    """GDSF. What is offered is valued by the age that the cache had before it made room. The age
+    never falls, whatever goes."""
 
     def __init__(self, policy: Gdsf, frequency: Frequencies) -> None:
         super().__init__(policy, frequency)
@@ -164,7 +165,7 @@ class GreedyDual(Oracle):
     def keeps_out(self, one: Held, victim: Held) -> bool:
         value = self.age_then + one.cost / max(one.size, 1)
         if value < victim.value:
-            self.age = value
+            self.age = max(self.age, value)
         return value < victim.value
 
     def put(self, one: Held, old: Held | None, returning: bool, capacity: int, now: float) -> None:
@@ -174,7 +175,7 @@ class GreedyDual(Oracle):
     def take(self, key: int, evicted: bool, rewritten: bool, capacity: int) -> Held:
         one = super().take(key, evicted, rewritten, capacity)
         if evicted:
-            self.age = one.value
+            self.age = max(self.age, one.value)
         return one
 
     def victim(self, capacity: int, more: int, now: float) -> int:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from caches.in_process import InProcessCache
-from caches.policies.live.cache import PolicyCache
+from caches.policies.live.cache import live_cache
 from caches.policies.settings import Admission, Eviction
 from caches.shadow import kernel
 from caches.shadow.cache import ShadowCache, requests_of
@@ -15,8 +15,8 @@ NAMES = {kernel.HIT: HIT, kernel.MISS: MISS, kernel.OTHER: OTHER}
 
 
 def run_in_process(script: Script, eviction: Eviction, admission: Admission) -> Told:
-    cache: InProcessCache[int, tuple[float]] = PolicyCache(
-        script.capacity, script.ttl, eviction, admission, script.expiry
+    cache: InProcessCache[int, tuple[float]] = live_cache(
+        script.capacity, script.ttl, script.expiry, None, eviction, admission
     )
     told = Told()
     for index, step in enumerate(script.steps):
