@@ -16,26 +16,33 @@ from tests.envs.test_prefix_policies import long_traffic
 from tests.stores import FirstUse
 from tests.tuner.test_cache_policy import config_of
 from traces.store import save_trace
+from traces.trace import Trace
+from tuner.config import TunerConfig
 from tuner.evaluating import evaluate_and_record
 from tuner.training import train_and_register
 
 
-def test_a_training_under_a_policy_of_prefix_caches(tmp_path: Path, first_use: FirstUse) -> None:
+def training_of(
+    tmp_path: Path, first_use: FirstUse, intervals: int, **cache: object
+) -> tuple[TunerConfig, Trace, Registry]:
+    """What to train with, in a registry of its own. cache: settings of that section."""
     shutil.copy(first_use.mlruns / "mlflow.db", tmp_path / "mlflow.db")
-    trace = long_traffic(200)
+    trace = long_traffic(intervals)
     save_trace(trace, tmp_path / "prompts.trace")
-    config = config_of(
-        **{
-            "trace.path": str(tmp_path / "prompts.trace"),
-            "trace.interval_seconds": 1.0,
-            "tracking.output": str(tmp_path / "out"),
-            "cache.kind": "prefix",
-            "cache.eviction_policy": "hit-density",
-            "cache.admission": "second-hit",
-        }
-    )
+    settings = {
+        "trace.path": str(tmp_path / "prompts.trace"),
+        "trace.interval_seconds": 1.0,
+        "tracking.output": str(tmp_path / "out"),
+        "cache.kind": "prefix",
+        **{f"cache.{name}": value for name, value in cache.items()},
+    }
+    return config_of(**settings), trace, Registry(f"sqlite:///{tmp_path}/mlflow.db", "policies", "policy")
+
+
+def test_a_training_under_a_policy_of_prefix_caches(tmp_path: Path, first_use: FirstUse) -> None:
+    told = {"eviction_policy": "hit-density", "admission": "second-hit"}
+    config, trace, registry = training_of(tmp_path, first_use, 200, **told)
     policy = CachePolicy("hit-density", "second-hit")
-    registry = Registry(f"sqlite:///{tmp_path}/mlflow.db", "policies", "policy")
     done = train_and_register(config, trace, registry, tmp_path / "checkpoints")
     assert {registry.load(version.version).policy for version in registry.versions()} == {policy}
     judged = evaluate_and_record(config, trace, registry, done.best.version, Resampling(200), depth=Depth.QUICK)
@@ -47,19 +54,7 @@ def test_a_training_under_a_policy_of_prefix_caches(tmp_path: Path, first_use: F
 
 def test_of_several_policies_of_prefix_caches_one_is_kept(tmp_path: Path, first_use: FirstUse) -> None:
     """Nothing moves between them: a prefix cache stays under the one that it was made with."""
-    shutil.copy(first_use.mlruns / "mlflow.db", tmp_path / "mlflow.db")
-    trace = long_traffic(120)
-    save_trace(trace, tmp_path / "prompts.trace")
-    config = config_of(
-        **{
-            "trace.path": str(tmp_path / "prompts.trace"),
-            "trace.interval_seconds": 1.0,
-            "tracking.output": str(tmp_path / "out"),
-            "cache.kind": "prefix",
-            "cache.eviction_policy": ("lru", "lru-2"),
-        }
-    )
-    registry = Registry(f"sqlite:///{tmp_path}/mlflow.db", "policies", "policy")
+    config, trace, registry = training_of(tmp_path, first_use, 120, eviction_policy=("lru", "lru-2"))
     train_and_register(config, trace, registry, tmp_path / "checkpoints")
     bundles = [registry.load(version.version) for version in registry.versions()]
     assert len({bundle.policy for bundle in bundles}) == 1
