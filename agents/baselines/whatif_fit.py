@@ -18,7 +18,7 @@ CAUTION = ((0.003, 0.0), (0.02, 0.5))  # margin and charge
 def fit_whatif(study: Study, grid: GhostGrid) -> WhatIfController:
     """The candidate that is cheapest on validation traffic; never moving is one of them, so that a controller that only
     chases noise stays at home."""
-    candidates = [controller_for(study, options) for options in (WhatIf(margin=math.inf), *_tried())]
+    candidates = [controller_for(study, options) for options in (WhatIf(margin=math.inf), *tried())]
     return candidates[choose(study, grid, candidates).index]
 
 
@@ -27,11 +27,12 @@ def fit_choosing(study: Study, grid: GhostGrid, fixed: WhatIfController) -> What
     under the study's own, where none of them is cheaper on validation traffic, or where there is nothing to choose."""
     if study.every is None:
         return fixed
-    candidates = [fixed, *(controller_for(study, options, study.every.choices) for options in _tried())]
+    candidates = [fixed, *(controller_for(study, options, study.every.choices) for options in tried())]
     return candidates[choose(study, grid, candidates).index]
 
 
-def _tried() -> list[WhatIf]:
+def tried() -> list[WhatIf]:
+    """Options of the candidates that move."""
     return [
         WhatIf(memory, margin, charge, reach)
         for memory, reach, (margin, charge) in itertools.product(MEMORIES, REACHES, CAUTION)
