@@ -38,9 +38,8 @@ class WhatIf:
     """memory, unsafe_memory: weight of the past in the averages of cost and of broken constraints, per interval, in
     [0, 1). margin: share of the cost of staying that a move must save, per interval; infinite: never moves. charge:
     what a move costs once, in intervals' cost per full range by which size and TTL are raised, and for a change of the
-    eviction policy. reach: how far to go
-    from the reference towards a ghost, in (0, 1]; cost in between is taken as linear. horizon: intervals in which a
-    move has to pay for itself."""
+    eviction policy. reach: how far to go from the reference towards a ghost, in (0, 1]; cost in between is taken as
+    linear. horizon: intervals in which a move has to pay for itself."""
 
     memory: float = 0.9
     margin: float = 0.01

@@ -19,7 +19,7 @@ from caches.policies.hooks import NEW, offered, taken_in
 from caches.policies.numbers import FIRST_BLOCKS
 from caches.policies.rules import COST_AWARE, SIEVE, TINYLFU, Rules
 from caches.policies.state import ADDED, BLOCKS, FORGOTTEN, HAND, HELD, REMEMBERED, State
-from caches.shadow.kernel import ABSENT, LISTED, SIZE, TOUCHED, WRITTEN, Requests
+from caches.shadow.kernel import ABSENT, LISTED, SIZE, TOUCHED
 
 Array = NDArray[Any]
 
@@ -71,20 +71,3 @@ def _take_in(state: State, rules: Rules, held: Array, capacity: int, now: float)
         standing = offered(state, rules, k, NEW, price, state.entry[k, SIZE])
         state.tally[HELD] += 1
         taken_in(state, rules, k, standing, capacity, now)
-
-
-def prices_of(entry: Array, warm_at: Array, warm_key: Array, requests: Requests, cost: Array) -> Array:
-    """What a miss of each key that is held costs, float64 (keys,), where nothing kept it; 0 for the others. cost: as of
-    caches.policies.kernel.advance. What was fetched ahead costs what its key's latest request before did."""
-    prices, held = np.zeros(len(entry)), np.flatnonzero(entry[:, TOUCHED] != ABSENT)
-    if not len(cost):
-        prices[held] = 1.0
-        return prices
-    written = entry[held, WRITTEN].astype(np.int64)
-    asked = written >= 0
-    prices[held[asked]] = cost[written[asked]]
-    warm, number = -2 - written[~asked], len(requests.key)
-    order = np.sort(requests.key.astype(np.int64) * number + np.arange(number))
-    before = order[np.searchsorted(order, warm_key[warm].astype(np.int64) * number + warm_at[warm]) - 1] % number
-    prices[held[~asked]] = cost[before]
-    return prices

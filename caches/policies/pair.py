@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 from caches.errors import InputError
@@ -26,13 +27,7 @@ class CachePolicy:
     admission: str = "all"
 
     def __post_init__(self) -> None:
-        for field, name, names in (
-            ("eviction_policy", self.eviction, EVICTION_NAMES),
-            ("admission", self.admission, ADMISSION_NAMES),
-        ):
-            known = dict.fromkeys(one for kind in names.values() for one in kind)
-            if name not in known:
-                raise InputError(f"{field}: got {name!r}, expected of {', '.join(known)}")
+        self._check(_of_any(EVICTION_NAMES), _of_any(ADMISSION_NAMES))
 
     def __str__(self) -> str:
         return self.eviction if self.admission == "all" else f"{self.eviction} + {self.admission}"
@@ -44,12 +39,13 @@ class CachePolicy:
 
     def require(self, kind: Kind) -> None:
         """Raises InputError, with the names that there are, unless that kind of cache has both."""
-        for field, name, known in (
-            ("eviction_policy", self.eviction, EVICTION_NAMES[kind]),
-            ("admission", self.admission, ADMISSION_NAMES[kind]),
-        ):
+        self._check(EVICTION_NAMES[kind], ADMISSION_NAMES[kind], f" in a {kind} cache")
+
+    def _check(self, evictions: tuple[str, ...], admissions: tuple[str, ...], where: str = "") -> None:
+        told = (("eviction_policy", self.eviction, evictions), ("admission", self.admission, admissions))
+        for field, name, known in told:
             if name not in known:
-                raise InputError(f"{field}: got {name!r}, expected of {', '.join(known)} in a {kind} cache")
+                raise InputError(f"{field}: got {name!r}, expected of {', '.join(known)}{where}")
 
     @property
     def rules(self) -> Rules:
@@ -61,6 +57,10 @@ class CachePolicy:
         """Of a prefix cache, as `rules`."""
         self.require("prefix")
         return prefix_rules(PREFIX_EVICTIONS[self.eviction], block_tokens, PREFIX_ADMISSIONS[self.admission])
+
+
+def _of_any(names: Mapping[Kind, tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(names.values())))
 
 
 PLAIN = CachePolicy()
